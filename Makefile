@@ -1,0 +1,40 @@
+# make demo   disparity of the bundled pair, into out/
+# make test   all tests
+# make lint   ruff and mypy
+# Each target sets up its own environment in .venv; another Python: make PYTHON=python3.12 demo
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: demo test lint clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/core.stamp
+	$(RUN) -m linstereo.cli predict examples/reef/left.png examples/reef/right.png --out out --format pfm
+
+test: $(VENV)/dev.stamp
+	$(RUN) -m pytest --numprocesses auto
+
+lint: $(VENV)/dev.stamp
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+clean:
+	rm -rf $(VENV) out
+
+$(VENV)/created.stamp:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv --clear $(VENV)
+	touch $@
+
+$(VENV)/core.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/dev.stamp: $(VENV)/core.stamp tests/oracle.txt
+	$(PIP) --editable '.[dev]'
+	$(PIP) --no-deps --requirement tests/oracle.txt
+	touch $@

@@ -1,0 +1,33 @@
+"""LinStereo: stereo matching with global, linear-cost attention on a frozen Depth Anything 3 backbone.
+
+    import linstereo
+    predictor = linstereo.load()
+    disparity = predictor.predict("left.png", "right.png").disparity  # float32 [H, W], pixels
+
+The names below are imported on first use, so that the parts that need no network (file readers, metrics) start fast.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from linstereo.errors import InputError
+    from linstereo.model.linstereo import LinStereo
+    from linstereo.predictor import Prediction, StereoPredictor, load
+
+__version__ = "0.1.0"
+__all__ = ["InputError", "LinStereo", "Prediction", "StereoPredictor", "load"]
+
+_HOMES = {
+    "InputError": "linstereo.errors",
+    "LinStereo": "linstereo.model.linstereo",
+    "Prediction": "linstereo.predictor",
+    "StereoPredictor": "linstereo.predictor",
+    "load": "linstereo.predictor",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

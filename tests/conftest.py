@@ -1,0 +1,24 @@
+"""Fixtures shared by all tests."""
+
+from pathlib import Path
+
+import cv2
+import pytest
+import torch
+
+STEREO_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "stereo"
+
+
+@pytest.fixture(scope="session")
+def stereo_data() -> Path:
+    """Folder of real stereo pairs with ground truth, kept beside the project and not part of it."""
+    if not STEREO_DATA.is_dir():
+        pytest.skip("the real stereo pairs (../shared/data/stereo beside the project) are not here")
+    return STEREO_DATA
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Tests run side by side in several processes; more threads than cores would slow all of them down."""
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
