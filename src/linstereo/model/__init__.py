@@ -1,0 +1,1 @@
+"""The network: pure `torch.nn` modules, one file per box of the paper's figure."""

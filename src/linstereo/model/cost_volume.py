@@ -1,0 +1,263 @@
+"""HSCV: hierarchical semantic cost volumes (paper section 3.3, Eq. 1).
+
+Every backbone scale gets its own projection and its own one-dimensional all-pairs correlation volume, and every volume
+its own pyramid along the disparity axis. All of them stay available, so each refinement step looks up all of them again.
+
+Two volumes share one interface (`CostVolume`): `StoredVolume` keeps the correlations, whose number grows with width
+times pixels; `OnTheFlyVolume` keeps only features and correlates what a lookup asks for, so its memory grows linearly
+with the number of pixels. They agree because pooling correlations along the right image's columns is the same as
+correlating with pooled right features.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+VolumeKind = Literal["stored", "on_the_fly"]
+
+
+class CostVolume(Protocol):
+    """What a refinement step asks of the matching evidence of one scale."""
+
+    def lookup(self, disparity: Tensor) -> Tensor:
+        """Sample the correlation pyramid around the current match.
+
+        Args:
+            disparity: [B, 1, h, w], positive, in pixels of this scale.
+
+        Returns:
+            [B, levels * (2 * radius + 1), h, w]. Level by level from fine to coarse; inside a level the samples are at
+            disparity + k * 2**level for k from -radius to radius, linearly interpolated, zero outside the right image.
+        """
+        ...
+
+
+def build_volume(
+    left: Tensor, right: Tensor, *, levels: int, radius: int, kind: VolumeKind = "stored"
+) -> CostVolume:
+    """Build the correlation volume of one scale from projected features.
+
+    Args:
+        left: [B, C, h, w] features of the left image.
+        right: [B, C, h, w] features of the right image.
+        levels: depth of the pyramid along the disparity axis.
+        radius: samples on either side of the current match in each level.
+        kind: "stored" for speed, "on_the_fly" for memory.
+    """
+    volume = StoredVolume if kind == "stored" else OnTheFlyVolume
+    return volume(left, right, levels=levels, radius=radius)
+
+
+class StoredVolume:
+    """All correlations of Eq. 1, computed once and kept."""
+
+    def __init__(self, left: Tensor, right: Tensor, *, levels: int, radius: int) -> None:
+        self.radius = radius
+        channels = left.shape[1]
+        rows_left = left.permute(0, 2, 3, 1)  # [B, h, w, C]
+        rows_right = right.permute(0, 2, 1, 3)  # [B, h, C, w]
+        correlation = rows_left @ rows_right * (1 / math.sqrt(channels))  # [B, h, w, w]
+        self.pyramid = [correlation]
+        for _ in range(levels - 1):
+            self.pyramid.append(_halve_columns(self.pyramid[-1]))  # [B, h, w, ceil(w / 2)]
+
+    def lookup(self, disparity: Tensor) -> Tensor:
+        """Sample the stored pyramid; see `CostVolume.lookup`."""
+        samples = []
+        for level, correlation in enumerate(self.pyramid):
+            base, fraction = _split_position(disparity, level)  # [B, h, w]
+            columns = _tap_columns(base, self.radius)  # [B, h, w, taps]
+            width = correlation.shape[-1]
+            inside = (columns >= 0) & (columns < width)
+            taps = correlation.gather(-1, columns.clamp(0, width - 1)) * inside
+            samples.append(_interpolate(taps, fraction))
+        return _channels_first(samples)
+
+
+class OnTheFlyVolume:
+    """The same evidence, correlated at lookup from left features and a pyramid of pooled right features."""
+
+    def __init__(self, left: Tensor, right: Tensor, *, levels: int, radius: int) -> None:
+        self.radius = radius
+        channels = left.shape[1]
+        self.left = (left * (1 / math.sqrt(channels))).permute(0, 2, 3, 1).contiguous()  # [B, h, w, C]
+        pooled = [right]
+        for _ in range(levels - 1):
+            pooled.append(_halve_columns(pooled[-1]))
+        self.right_pyramid = [level.permute(0, 2, 3, 1).contiguous() for level in pooled]  # [B, h, w_level, C]
+
+    def lookup(self, disparity: Tensor) -> Tensor:
+        """Correlate around the current match; see `CostVolume.lookup`."""
+        samples = []
+        for level, right in enumerate(self.right_pyramid):
+            base, fraction = _split_position(disparity, level)  # [B, h, w]
+            taps = _TapCorrelation.apply(self.left, right, _tap_columns(base, self.radius))
+            samples.append(_interpolate(taps, fraction))
+        return _channels_first(samples)
+
+
+class _TapCorrelation(torch.autograd.Function):
+    """Correlate each left pixel with a few columns of its own row, keeping no gathered features for the gradient."""
+
+    CHUNK = 1 << 22  # gathered feature values held at once
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor, columns: Tensor) -> Tensor:
+        """left [B, h, w, C], right [B, h, v, C], columns [B, h, w, taps] -> [B, h, w, taps], zero outside."""
+        ctx.save_for_backward(left, right, columns)
+        queries, table, index, inside = _flatten_rows(left, right, columns)
+        taps = torch.empty(index.shape, dtype=left.dtype, device=left.device)  # [P, taps]
+        for part in _chunks(index, queries.shape[1], _TapCorrelation.CHUNK):
+            keys = table[index[part]]  # [p, taps, C]
+            taps[part] = torch.bmm(keys, queries[part].unsqueeze(-1)).squeeze(-1)
+        return (taps * inside).view(columns.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        """Gather again chunk by chunk instead of having kept it."""
+        left, right, columns = ctx.saved_tensors
+        queries, table, index, inside = _flatten_rows(left, right, columns)
+        grad = grads[0].reshape(index.shape) * inside  # [P, taps]
+        grad_queries = torch.empty_like(queries)
+        grad_table = torch.zeros_like(table)
+        for part in _chunks(index, queries.shape[1], _TapCorrelation.CHUNK):
+            keys = table[index[part]]  # [p, taps, C]
+            grad_queries[part] = torch.bmm(grad[part].unsqueeze(1), keys).squeeze(1)
+            contribution = grad[part].unsqueeze(-1) * queries[part].unsqueeze(1)  # [p, taps, C]
+            grad_table.index_add_(0, index[part].flatten(), contribution.flatten(0, 1))
+        return grad_queries.view(left.shape), grad_table.view(right.shape), None
+
+
+def _flatten_rows(left: Tensor, right: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Number all pixels of all rows: queries [P, C], table [Q, C], row index into it [P, taps], inside [P, taps]."""
+    batch, height, width, channels = left.shape
+    right_width = right.shape[2]
+    inside = (columns >= 0) & (columns < right_width)
+    first = torch.arange(batch * height, device=left.device).view(batch, height, 1, 1) * right_width
+    index = columns.clamp(0, right_width - 1) + first  # [B, h, w, taps]
+    pixels = batch * height * width
+    return (
+        left.reshape(pixels, channels),
+        right.reshape(-1, channels),
+        index.view(pixels, -1),
+        inside.view(pixels, -1),
+    )
+
+
+def _chunks(index: Tensor, channels: int, limit: int) -> list[slice]:
+    pixels, taps = index.shape
+    step = max(1, limit // (taps * channels))
+    return [slice(start, start + step) for start in range(0, pixels, step)]
+
+
+def _halve_columns(x: Tensor) -> Tensor:
+    """Average neighbouring columns (last axis); beyond an odd edge the correlation is zero, as in a lookup."""
+    x = F.pad(x, (0, x.shape[-1] % 2))
+    return 0.5 * (x[..., 0::2] + x[..., 1::2])
+
+
+def _split_position(disparity: Tensor, level: int) -> tuple[Tensor, Tensor]:
+    """Column of the match in a pyramid level as integer part and fraction, each [B, h, w].
+
+    Column m of level l averages 2**l columns of the right image, so its centre is at (m + 0.5) * 2**l - 0.5.
+    """
+    width = disparity.shape[-1]
+    column = torch.arange(width, device=disparity.device, dtype=disparity.dtype)
+    position = (column - disparity.squeeze(1) + 0.5) / 2**level - 0.5  # [B, h, w]
+    position = position.clamp(-(2.0**20), 2.0**20)  # far outside is outside; keeps the integer part representable
+    base = position.floor()
+    return base.long(), position - base
+
+
+def _tap_columns(base: Tensor, radius: int) -> Tensor:
+    """Integer columns base + radius + 1 down to base - radius: rising disparity, [B, h, w, 2 * radius + 2]."""
+    steps = torch.arange(radius + 1, -radius - 1, -1, device=base.device)
+    return base.unsqueeze(-1) + steps
+
+
+def _interpolate(taps: Tensor, fraction: Tensor) -> Tensor:
+    """Blend neighbouring taps: [B, h, w, n + 1] -> [B, h, w, n]."""
+    return torch.lerp(taps[..., 1:], taps[..., :-1], fraction.unsqueeze(-1))
+
+
+def _channels_first(samples: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(samples), dim=-1).permute(0, 3, 1, 2)  # [B, levels * (2 * radius + 1), h, w]
+
+
+class ResidualBlock(nn.Module):
+    """Two instance-normalised 3x3 convolutions around an identity path: [B, C, h, w] -> [B, C, h, w]."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1)
+        self.norm1 = nn.InstanceNorm2d(channels)
+        self.norm2 = nn.InstanceNorm2d(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, h, w] -> [B, C, h, w]."""
+        y = F.relu(self.norm1(self.conv1(x)))
+        y = F.relu(self.norm2(self.conv2(y)))
+        return F.relu(x + y)
+
+
+class FeatureProjection(nn.Module):
+    """psi_s: instance-normalised residual block, then a 1x1 convolution to the common width c_f."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.block = ResidualBlock(in_channels)
+        self.out = nn.Conv2d(in_channels, out_channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, in_channels, h, w] -> [B, out_channels, h, w]."""
+        y: Tensor = self.out(self.block(x))
+        return y
+
+
+class HierarchicalCostVolumes(nn.Module):
+    """One projected correlation volume per scale, all of them kept (the paper's HSCV).
+
+    With one entry in `channels` it is the single volume at 1/4 of the ablation without HSCV.
+    """
+
+    def __init__(self, channels: Sequence[int], *, width: int, levels: int, radius: int) -> None:
+        super().__init__()
+        self.levels, self.radius = levels, radius
+        self.project = nn.ModuleList(FeatureProjection(c, width) for c in channels)
+
+    def forward(self, features: Sequence[Tensor], *, kind: VolumeKind = "stored") -> list[CostVolume]:
+        """Build the volumes, finest first.
+
+        Args:
+            features: one [2 * B, C_s, h_s, w_s] tensor per scale; the B left images first, then the B right ones.
+            kind: which implementation holds the correlations.
+        """
+        volumes = []
+        for project, feature in zip(self.project, features, strict=False):
+            left, right = project(feature).chunk(2)  # [B, c_f, h, w] each
+            volumes.append(build_volume(left, right, levels=self.levels, radius=self.radius, kind=kind))
+        return volumes
+
+
+class PooledCostVolume(nn.Module):
+    """The ablation "HSCV (pooled)": all scales brought to 1/4, summed into one feature, one volume."""
+
+    def __init__(self, channels: Sequence[int], *, width: int, levels: int, radius: int) -> None:
+        super().__init__()
+        self.levels, self.radius = levels, radius
+        self.project = nn.ModuleList(FeatureProjection(c, width) for c in channels)
+
+    def forward(self, features: Sequence[Tensor], *, kind: VolumeKind = "stored") -> list[CostVolume]:
+        """Build the single volume at 1/4; arguments as in `HierarchicalCostVolumes.forward`."""
+        size = features[0].shape[-2:]
+        scales = [
+            F.interpolate(project(feature), size=size, mode="bilinear", align_corners=False)
+            for project, feature in zip(self.project, features, strict=True)
+        ]
+        left, right = torch.stack(scales).sum(dim=0).chunk(2)  # [B, c_f, H/4, W/4] each
+        return [build_volume(left, right, levels=self.levels, radius=self.radius, kind=kind)]

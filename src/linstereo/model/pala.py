@@ -1,0 +1,213 @@
+"""PALA: position-aware linear attention (paper section 3.5, Eq. 7, and figure 1c).
+
+Linear attention sums keys times values once and shares the sum among all queries, so its cost grows linearly with the
+number of positions N; rotary position encoding of queries and keys in the numerator gives back what the shared sum
+forgets: where things are relative to each other.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+EPSILON = 1e-6
+
+
+def rotary_table(
+    height: int,
+    width: int,
+    head_dim: int,
+    *,
+    offset: tuple[float, float] = (0.0, 0.0),
+    base: float = 10000.0,
+    device: torch.device | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Rotations of two-dimensional RoPE on a grid, rows first: complex [N, 1, head_dim / 2] of modulus 1.
+
+    Half of the channel pairs turn with the row, half with the column; `head_dim` must be a multiple of 4. `offset`
+    (rows, columns) shifts all positions; relative encoding means that it changes no attention numerator. `dtype` is
+    that of the real and imaginary parts.
+    """
+    pairs = head_dim // 4
+    frequency = base ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
+    rows = (torch.arange(height, dtype=torch.float64) + offset[0])[:, None] * frequency  # [h, pairs]
+    columns = (torch.arange(width, dtype=torch.float64) + offset[1])[:, None] * frequency  # [w, pairs]
+    angle = torch.cat(
+        [rows[:, None].expand(height, width, pairs), columns[None].expand(height, width, pairs)], dim=-1
+    ).reshape(height * width, 1, 2 * pairs)
+    return torch.polar(torch.ones_like(angle), angle).to(device, dtype.to_complex())
+
+
+def rotate(x: Tensor, table: Tensor) -> Tensor:
+    """Turn neighbouring channel pairs by their position's angle: [B, N, heads, head_dim] -> same."""
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))  # [B, N, heads, head_dim / 2]
+    return torch.view_as_real(pairs * table).flatten(-2)
+
+
+def kernel(x: Tensor) -> Tensor:
+    """The non-negative feature map phi(x) = ELU(x) + 1, elementwise."""
+    return F.elu(x) + 1
+
+
+def normaliser(query: Tensor, key: Tensor) -> Tensor:
+    """Denominator of Eq. 7 without epsilon: each query times the mean key, [B, N, heads, d] -> [B, N, heads, 1]."""
+    return torch.einsum("bnhd,bhd->bnh", query, key.mean(dim=1)).unsqueeze(-1)
+
+
+def linear_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    table: Tensor | None,
+    *,
+    symmetric: bool = False,
+    epsilon: float = EPSILON,
+) -> Tensor:
+    """Eq. 7 in O(N): attention of every position to every other without forming the N x N weights.
+
+    Both sums over positions are means, so the output is a weighted mean of the values whatever N is.
+
+    Args:
+        query: [B, N, heads, d], kernel-mapped, non-negative.
+        key: [B, N, heads, d], kernel-mapped, non-negative.
+        value: [B, N, heads, d].
+        table: rotations of the N positions, see `rotary_table`; None for position-blind attention.
+        symmetric: the ablation that puts RoPE into the denominator too. Its normaliser may vanish or turn negative,
+            so its magnitude is taken.
+        epsilon: keeps the quotient finite.
+
+    Returns:
+        [B, N, heads, d].
+    """
+    turned_query = query if table is None else rotate(query, table)
+    turned_key = key if table is None else rotate(key, table)
+    if symmetric:
+        denominator = normaliser(turned_query, turned_key).abs() + epsilon
+    else:
+        denominator = normaliser(query, key) + epsilon
+    summary = torch.einsum("bnhd,bnhe->bhde", turned_key, value) / key.shape[1]  # [B, heads, d, d]
+    return torch.einsum("bnhd,bhde->bnhe", turned_query, summary) / denominator
+
+
+class DepthwiseConv(nn.Conv2d):
+    """A depth-wise 3x3 convolution on channels-last maps: [B, h, w, C] -> [B, h, w, C]."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, channels, 3, padding=1, groups=channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, h, w, C] -> [B, h, w, C]; the permutations are views."""
+        return super().forward(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+
+class PALA(nn.Module):
+    """Multi-head position-aware linear attention with its context branch (right half of figure 1c).
+
+    Feature encoding, depth-wise spatial mixing, kernel and 2-D RoPE on queries and keys, the mixed features as values;
+    a depth-wise encoding of the values is added to the attention; the context encoding through SiLU multiplies the
+    result before the feature aggregation.
+
+    Args:
+        dim: channels C, a multiple of 4 * heads.
+        heads: attention heads.
+        rope: global spatial encoding by RoPE.
+        symmetric_rope: RoPE in the denominator as well.
+        local_encoding: spatial mixing and the local encoding of the values.
+        context_gate: the context branch.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        rope: bool = True,
+        symmetric_rope: bool = False,
+        local_encoding: bool = True,
+        context_gate: bool = True,
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.rope = rope
+        self.symmetric_rope = symmetric_rope
+        self.encode = nn.Linear(dim, dim)
+        self.mix = DepthwiseConv(dim) if local_encoding else None
+        self.query_key = nn.Linear(dim, 2 * dim)
+        self.value_encoding = DepthwiseConv(dim) if local_encoding else None
+        self.context = nn.Linear(dim, dim) if context_gate else None
+        self.aggregate = nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        """[B, h, w, C] -> [B, h, w, C]; `table` belongs to the h x w grid."""
+        batch, height, width, dim = x.shape
+        mixed = self.encode(x)
+        if self.mix is not None:
+            mixed = self.mix(mixed)
+        query, key = kernel(self.query_key(mixed)).chunk(2, dim=-1)  # [B, h, w, C] each
+        per_head = (batch, height * width, self.heads, dim // self.heads)
+        attended = linear_attention(
+            query.reshape(per_head),
+            key.reshape(per_head),
+            mixed.reshape(per_head),
+            table if self.rope else None,
+            symmetric=self.symmetric_rope,
+        ).reshape(batch, height, width, dim)
+        if self.value_encoding is not None:
+            attended = attended + self.value_encoding(mixed)
+        if self.context is not None:
+            attended = attended * F.silu(self.context(x))
+        out: Tensor = self.aggregate(attended)
+        return out
+
+
+class PALABlock(nn.Module):
+    """The block of figure 1c (left half): CPE, LayerNorm, PALA, residual, CPE, LayerNorm, MLP, residual.
+
+    CPE is a convolutional position encoding: a depth-wise convolution added to its input.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        mlp_ratio: float = 2.0,
+        position_encoding: bool = True,
+        symmetric_rope: bool = False,
+        local_encoding: bool = True,
+        context_gate: bool = True,
+    ) -> None:
+        super().__init__()
+        self.cpe1 = DepthwiseConv(dim) if position_encoding else None
+        self.norm1 = nn.LayerNorm(dim)
+        self.attention = PALA(
+            dim,
+            heads,
+            rope=position_encoding,
+            symmetric_rope=symmetric_rope,
+            local_encoding=local_encoding,
+            context_gate=context_gate,
+        )
+        self.cpe2 = DepthwiseConv(dim) if position_encoding else None
+        self.norm2 = nn.LayerNorm(dim)
+        width = round(mlp_ratio * dim)
+        self.mlp = nn.Sequential(nn.Linear(dim, width), nn.GELU(), nn.Linear(width, dim))
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        """[B, h, w, C] -> [B, h, w, C]; `table` belongs to the h x w grid."""
+        if self.cpe1 is not None:
+            x = x + self.cpe1(x)
+        x = x + self.attention(self.norm1(x), table)
+        if self.cpe2 is not None:
+            x = x + self.cpe2(x)
+        out: Tensor = x + self.mlp(self.norm2(x))
+        return out
+
+
+def position_tables(
+    sizes: Sequence[tuple[int, int]], head_dim: int, *, device: torch.device, dtype: torch.dtype
+) -> list[Tensor]:
+    """Rotary tables of several scales, made once per image pair because they do not change between iterations."""
+    return [rotary_table(h, w, head_dim, device=device, dtype=dtype) for h, w in sizes]

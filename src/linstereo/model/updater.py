@@ -1,0 +1,164 @@
+"""One refinement step: motion encoders, coarse-to-fine updaters (Eq. 4 to 6 and 8) and the residual head.
+
+Two recurrent units share one interface: `PALAUnit`, the paper's, and `ConvGRUUnit`, the local baseline it is compared
+with. Hidden states are [B, hidden, H/s, W/s], finest scale first, and live in channels-last memory, so that the
+permutations between convolutions and per-position layers are views.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linstereo.model.pala import DepthwiseConv, PALABlock
+
+
+class MotionEncoder(nn.Module):
+    """MotionEnc_s: the looked-up correlations and the current disparity of one scale, as features.
+
+    The last output channel is the disparity itself.
+    """
+
+    def __init__(self, correlation_channels: int, out_channels: int) -> None:
+        super().__init__()
+        half = out_channels // 2
+        self.correlation1 = nn.Conv2d(correlation_channels, half, 1)
+        self.correlation2 = nn.Conv2d(half, half, 3, padding=1)
+        self.disparity1 = nn.Conv2d(1, half, 7, padding=3)
+        self.disparity2 = nn.Conv2d(half, half, 3, padding=1)
+        self.fuse = nn.Conv2d(2 * half, out_channels - 1, 3, padding=1)
+
+    def forward(self, disparity: Tensor, correlation: Tensor) -> Tensor:
+        """disparity [B, 1, h, w] in px of this scale, correlation [B, K, h, w] -> [B, out_channels, h, w]."""
+        c = F.relu(self.correlation2(F.relu(self.correlation1(correlation))))
+        d = F.relu(self.disparity2(F.relu(self.disparity1(disparity))))
+        fused = F.relu(self.fuse(torch.cat([c, d], dim=1)))
+        return torch.cat([fused, disparity], dim=1)
+
+
+class PALAUnit(nn.Module):
+    """PALA_s: project [h || inputs] to the hidden width, attend globally, update through a gate (Eq. 8)."""
+
+    def __init__(
+        self,
+        hidden: int,
+        input_channels: int,
+        *,
+        heads: int,
+        blocks: int = 1,
+        mlp_ratio: float = 2.0,
+        position_encoding: bool = True,
+        symmetric_rope: bool = False,
+        local_encoding: bool = True,
+        context_gate: bool = True,
+    ) -> None:
+        super().__init__()
+        self.project = nn.Conv2d(hidden + input_channels, hidden, 1)
+        self.blocks = nn.ModuleList(
+            PALABlock(
+                hidden,
+                heads,
+                mlp_ratio=mlp_ratio,
+                position_encoding=position_encoding,
+                symmetric_rope=symmetric_rope,
+                local_encoding=local_encoding,
+                context_gate=context_gate,
+            )
+            for _ in range(blocks)
+        )
+        self.gate = nn.Conv2d(2 * hidden, hidden, 3, padding=1)
+
+    def forward(self, hidden: Tensor, inputs: Sequence[Tensor], table: Tensor) -> Tensor:
+        """hidden [B, C, h, w], inputs each [B, *, h, w], table of the h x w grid -> new hidden [B, C, h, w]."""
+        x = self.project(torch.cat([hidden, *inputs], dim=1)).permute(0, 2, 3, 1)  # [B, h, w, C]
+        for block in self.blocks:
+            x = block(x, table)
+        out = x.permute(0, 3, 1, 2)  # [B, C, h, w]
+        gate = torch.sigmoid(self.gate(torch.cat([hidden, out], dim=1)))
+        return torch.lerp(hidden, torch.tanh(out), gate)
+
+
+class ConvGRUUnit(nn.Module):
+    """The local baseline: a convolutional GRU with 3x3 kernels, as RAFT-Stereo's, without context injection."""
+
+    def __init__(self, hidden: int, input_channels: int) -> None:
+        super().__init__()
+        self.gates = nn.Conv2d(hidden + input_channels, 2 * hidden, 3, padding=1)
+        self.candidate = nn.Conv2d(hidden + input_channels, hidden, 3, padding=1)
+
+    def forward(self, hidden: Tensor, inputs: Sequence[Tensor], table: Tensor) -> Tensor:
+        """As `PALAUnit.forward`; positions are not used."""
+        x = torch.cat(list(inputs), dim=1)
+        update, reset = torch.sigmoid(self.gates(torch.cat([hidden, x], dim=1))).chunk(2, dim=1)
+        candidate = torch.tanh(self.candidate(torch.cat([reset * hidden, x], dim=1)))
+        return torch.lerp(hidden, candidate, update)
+
+
+class MultiScaleUpdater(nn.Module):
+    """The recurrent units of all scales, run coarse to fine (figure 1b, Eq. 4 to 6).
+
+    h16 from (h16, m16, h8); h8 from (h8, m8, h4, new h16); h4 from (h4, m4, new h8). A finer neighbour arrives by 2x2
+    average pooling, a coarser one by bilinear interpolation. With fewer scales the coarsest ones are absent.
+
+    Args:
+        make_unit: builds a unit from (hidden, input channels).
+        hidden: channels of every hidden state.
+        motion_channels: width of the motion features of each scale, finest first; 0 where a scale has none.
+    """
+
+    def __init__(
+        self, make_unit: Callable[[int, int], nn.Module], *, hidden: int, motion_channels: Sequence[int]
+    ) -> None:
+        super().__init__()
+        scales = len(motion_channels)
+        self.units = nn.ModuleList()
+        for i, motion in enumerate(motion_channels):
+            neighbours = (i > 0) + (i < scales - 1)
+            self.units.append(make_unit(hidden, motion + neighbours * hidden))
+
+    def forward(
+        self, hidden: Sequence[Tensor], motion: Sequence[Tensor | None], tables: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """New hidden states from old ones; all sequences are finest first, motion is None where there is none."""
+        new = list(hidden)
+        for i in reversed(range(len(new))):
+            inputs = []
+            features = motion[i]
+            if features is not None:
+                inputs.append(features)
+            if i > 0:
+                inputs.append(F.avg_pool2d(new[i - 1], 2))
+            if i < len(new) - 1:
+                size = new[i].shape[-2:]
+                inputs.append(F.interpolate(new[i + 1], size=size, mode="bilinear", align_corners=False))
+            new[i] = self.units[i](new[i], inputs, tables[i])
+        return new
+
+
+class DepthwiseBlock(nn.Module):
+    """Depth-wise 3x3 and point-wise convolution with a residual path, on channels-last maps."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.spatial = DepthwiseConv(channels)
+        self.pointwise = nn.Linear(channels, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, h, w, C] -> [B, h, w, C]."""
+        return x + F.gelu(self.pointwise(self.spatial(x)))
+
+
+class ResidualHead(nn.Module):
+    """Decodes the disparity residual from the finest hidden state by stacked depth-wise blocks."""
+
+    def __init__(self, hidden: int, *, blocks: int = 2) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(*(DepthwiseBlock(hidden) for _ in range(blocks)))
+        self.out = nn.Conv2d(hidden, 1, 3, padding=1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """[B, C, h, w] -> signed residual [B, 1, h, w] in px of the finest scale."""
+        x = self.blocks(hidden.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)  # [B, C, h, w]
+        residual: Tensor = self.out(x)
+        return residual
