@@ -1,0 +1,1 @@
+"""Training the network: the loss and what follows from it."""

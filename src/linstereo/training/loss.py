@@ -1,0 +1,101 @@
+"""The training objective (paper section 3.6, Eq. 9).
+
+Every term is a mean over the places where it is defined, so its size depends neither on the crop nor on how sparse the
+ground truth is; a batch without any ground truth has loss zero.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+GAMMA = 0.9
+SMOOTHNESS_WEIGHT = 0.001
+GRADIENT_WEIGHT = 0.01
+GRADIENT_SCALES = 4
+
+
+class LossTerms(NamedTuple):
+    """Scalars, each already summed over iterations with the weights gamma**(T - t); `total` is Eq. 9."""
+
+    total: Tensor
+    l1: Tensor
+    smoothness: Tensor
+    gradient: Tensor
+
+
+def sequence_loss(
+    predictions: Sequence[Tensor],
+    target: Tensor,
+    valid: Tensor,
+    image: Tensor,
+    *,
+    gamma: float = GAMMA,
+    smoothness_weight: float = SMOOTHNESS_WEIGHT,
+    gradient_weight: float = GRADIENT_WEIGHT,
+) -> LossTerms:
+    """Eq. 9 over all refinement iterations.
+
+    Args:
+        predictions: disparities of iterations 1 to T, each [B, 1, H, W] in px.
+        target: ground truth [B, 1, H, W] in px; its values where `valid` is false do not matter, even if not finite.
+        valid: bool [B, 1, H, W].
+        image: the left image, [B, 3, H, W] in [0, 1].
+        gamma: weight ratio of an iteration to the next.
+        smoothness_weight: lambda_s.
+        gradient_weight: lambda_g.
+    """
+    target = torch.where(valid, target, 0.0)
+    l1 = smoothness = gradient = target.new_zeros(())
+    for t, prediction in enumerate(predictions, start=1):
+        weight = gamma ** (len(predictions) - t)
+        l1 = l1 + weight * l1_term(prediction, target, valid)
+        smoothness = smoothness + weight * smoothness_term(prediction, image, valid)
+        gradient = gradient + weight * gradient_term(prediction, target, valid)
+    total = l1 + smoothness_weight * smoothness + gradient_weight * gradient
+    return LossTerms(total, l1, smoothness, gradient)
+
+
+def l1_term(prediction: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """Mean absolute error in px over valid pixels; all arguments [B, 1, H, W]."""
+    return _masked_mean((prediction - target).abs(), valid)
+
+
+def smoothness_term(prediction: Tensor, image: Tensor, valid: Tensor) -> Tensor:
+    """Edge-aware smoothness: |d'| exp(-|I'|) for neighbours in x and in y, both valid.
+
+    Disparity differences in px; the image difference is the mean over its channels, values in [0, 1].
+    """
+    total = prediction.new_zeros(())
+    for axis in (-1, -2):
+        edge = image.diff(dim=axis).abs().mean(dim=1, keepdim=True)  # [B, 1, ...]
+        roughness = prediction.diff(dim=axis).abs() * torch.exp(-edge)
+        total = total + _masked_mean(roughness, _both(valid, axis))
+    return total
+
+
+def gradient_term(
+    prediction: Tensor, target: Tensor, valid: Tensor, *, scales: int = GRADIENT_SCALES
+) -> Tensor:
+    """Absolute difference of disparity gradients in x and in y, summed over scales 1, 1/2, 1/4, ...
+
+    A scale takes every 2**k-th pixel, so that unknown pixels never mix with known ones.
+    """
+    error = prediction - target
+    total = prediction.new_zeros(())
+    for k in range(scales):
+        part, mask = error[..., :: 2**k, :: 2**k], valid[..., :: 2**k, :: 2**k]
+        for axis in (-1, -2):
+            total = total + _masked_mean(part.diff(dim=axis).abs(), _both(mask, axis))
+    return total
+
+
+def _both(valid: Tensor, axis: int) -> Tensor:
+    """Where both neighbours of a difference along an axis are valid."""
+    size = valid.shape[axis]
+    return valid.narrow(axis, 0, size - 1) & valid.narrow(axis, 1, size - 1)
+
+
+def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask, values, 0.0).sum() / mask.sum().clamp(min=1)
