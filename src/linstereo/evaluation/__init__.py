@@ -1,0 +1,1 @@
+"""Measuring disparity and depth: metrics, protocols, the benchmark runner and its report."""
