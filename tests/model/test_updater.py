@@ -101,7 +101,7 @@ def test_hidden_states_stay_in_range_over_many_iterations(make):
 
 
 def test_convgru_is_local_and_pala_is_global():
-    hidden, motion, tables = states(sizes=((16, 24),), batch=1)
+    hidden, motion, _ = states(sizes=((16, 24),), batch=1)
     changed = motion[0].clone()
     changed[..., 0, 0] += 1
     for unit, reach in ((ConvGRUUnit(8, 8), False), (PALAUnit(8, 8, heads=2), True)):

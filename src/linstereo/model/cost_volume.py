@@ -1,7 +1,7 @@
 """HSCV: hierarchical semantic cost volumes (paper section 3.3, Eq. 1).
 
 Every backbone scale gets its own projection and its own one-dimensional all-pairs correlation volume, and every volume
-its own pyramid along the disparity axis. All of them stay available, so each refinement step looks up all of them again.
+its own pyramid along the disparity axis. All of them stay available: each refinement step looks up all of them again.
 
 Two volumes share one interface (`CostVolume`): `StoredVolume` keeps the correlations, whose number grows with width
 times pixels; `OnTheFlyVolume` keeps only features and correlates what a lookup asks for, so its memory grows linearly
@@ -36,9 +36,7 @@ class CostVolume(Protocol):
         ...
 
 
-def build_volume(
-    left: Tensor, right: Tensor, *, levels: int, radius: int, kind: VolumeKind = "stored"
-) -> CostVolume:
+def build_volume(left: Tensor, right: Tensor, *, levels: int, radius: int, kind: VolumeKind = "stored") -> CostVolume:
     """Build the correlation volume of one scale from projected features.
 
     Args:
@@ -95,7 +93,8 @@ class OnTheFlyVolume:
         samples = []
         for level, right in enumerate(self.right_pyramid):
             base, fraction = _split_position(disparity, level)  # [B, h, w]
-            taps = _TapCorrelation.apply(self.left, right, _tap_columns(base, self.radius))
+            columns = _tap_columns(base, self.radius)  # [B, h, w, taps]
+            taps: Tensor = _TapCorrelation.apply(self.left, right, columns)  # type: ignore[no-untyped-call]
             samples.append(_interpolate(taps, fraction))
         return _channels_first(samples)
 

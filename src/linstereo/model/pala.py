@@ -42,7 +42,7 @@ def rotary_table(
 
 def rotate(x: Tensor, table: Tensor) -> Tensor:
     """Turn neighbouring channel pairs by their position's angle: [B, N, heads, head_dim] -> same."""
-    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))  # [B, N, heads, head_dim / 2]
+    pairs = torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))  # [B, N, heads, head_dim / 2]
     return torch.view_as_real(pairs * table).flatten(-2)
 
 

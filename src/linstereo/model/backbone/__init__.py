@@ -1,0 +1,25 @@
+"""Backbones: the interface the stereo network asks for, and Depth Anything 3 behind it."""
+
+from linstereo.model.backbone.da3 import (
+    VIT_B,
+    VIT_S,
+    DA3Config,
+    DepthAnything3,
+    NativeOutput,
+    build_da3,
+)
+from linstereo.model.backbone.loading import load_da3_weights, resolve_checkpoint
+from linstereo.model.backbone.protocol import Backbone, BackboneFeatures
+
+__all__ = [
+    "VIT_B",
+    "VIT_S",
+    "Backbone",
+    "BackboneFeatures",
+    "DA3Config",
+    "DepthAnything3",
+    "NativeOutput",
+    "build_da3",
+    "load_da3_weights",
+    "resolve_checkpoint",
+]

@@ -1,0 +1,69 @@
+"""LinStereo checkpoints: one safetensors file with the trained weights and, in its header, the settings.
+
+The frozen backbone is not repeated in every checkpoint: DA3 comes from its own official file, and a backbone that was
+handed in is handed in again.
+"""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from linstereo.data.files import atomic_path
+from linstereo.errors import InputError
+from linstereo.model.backbone import Backbone, DepthAnything3, load_da3_weights
+from linstereo.model.checkpoint_file import check_weights, find_checkpoint, read_metadata, read_safetensors
+from linstereo.model.linstereo import LinStereo
+from linstereo.model.presets import LinStereoConfig, build
+
+FILE_NAME = "linstereo.safetensors"
+FORMAT = "linstereo/1"
+BACKBONE_PREFIX = "backbone."
+OFFICIAL_BACKBONES = {"vitb": "DA3-BASE", "vits": "DA3-SMALL"}
+
+
+def save_checkpoint(model: LinStereo, path: str | os.PathLike[str]) -> Path:
+    """Write a network's weights and settings; the file appears whole or not at all."""
+    weights = {
+        key: tensor.detach().cpu().contiguous()
+        for key, tensor in model.state_dict().items()
+        if not key.startswith(BACKBONE_PREFIX)
+    }
+    metadata = {"format": FORMAT, "config": json.dumps(dataclasses.asdict(model.config))}
+    target = Path(path)
+    with atomic_path(target) as temporary:
+        save_file(weights, temporary, metadata=metadata)
+    return target
+
+
+def load_checkpoint(
+    name_or_path: str | os.PathLike[str],
+    *,
+    backbone_weights: str | os.PathLike[str] | None = None,
+    backbone: Backbone | None = None,
+) -> LinStereo:
+    """Read a network back, in eval mode on the CPU; arguments as for `LinStereo.from_pretrained`."""
+    file = find_checkpoint(name_or_path, file_name=FILE_NAME)
+    found = read_safetensors(file)
+    model = build(_read_config(read_metadata(file), file=file), backbone=backbone)
+    expected = {key: value for key, value in model.state_dict().items() if not key.startswith(BACKBONE_PREFIX)}
+    weights = check_weights(found, expected, file=file, wanted="a checkpoint written by save_pretrained")
+    if backbone is None:
+        assert isinstance(model.backbone, DepthAnything3)
+        load_da3_weights(model.backbone, backbone_weights or OFFICIAL_BACKBONES[model.config.backbone])
+    model.load_state_dict(weights, strict=False)
+    return model.eval()
+
+
+def _read_config(metadata: dict[str, str], *, file: Path) -> LinStereoConfig:
+    if metadata.get("format") != FORMAT:
+        raise InputError(
+            f"{file} is not a LinStereo checkpoint (its header says format {metadata.get('format')!r} instead of "
+            f"{FORMAT!r}); give one written by save_pretrained"
+        )
+    try:
+        return LinStereoConfig(**json.loads(metadata["config"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{file} has settings that cannot be used ({error}); write the checkpoint again") from error

@@ -1,0 +1,266 @@
+"""LinStereo, top to bottom as in the paper's figure 1.
+
+left, right ─► backbone ─► features 1/4, 1/8, 1/16 ─► cost volumes (HSCV) ─┐
+                  └──────► monocular depth ─► depth prior (DPI) ───────────┤
+                                                                           ▼
+                         disparity ◄─ upsample ◄─ T x (lookup, motion encoders, updaters, residual)
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linstereo.model.backbone import Backbone
+from linstereo.model.cost_volume import (
+    CostVolume,
+    HierarchicalCostVolumes,
+    PooledCostVolume,
+    VolumeKind,
+)
+from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, initial_disparity, match_sparse
+from linstereo.model.pala import position_tables
+from linstereo.model.updater import MotionEncoder, MultiScaleUpdater, ResidualHead
+from linstereo.model.upsample import ConvexUpsampler
+
+if TYPE_CHECKING:
+    from linstereo.model.presets import LinStereoConfig
+
+FINEST = 4  # stride of the finest scale, where the disparity is refined
+PAD_TO = 32  # image sides are padded to this multiple
+
+
+class Evidence(NamedTuple):
+    """What refinement starts from and keeps looking at; nothing in it changes between iterations."""
+
+    volumes: list[CostVolume]  # one per scale that has matching evidence, finest first
+    tables: list[Tensor]  # positions of every scale for RoPE
+    hidden: list[Tensor]  # initial hidden states, [B, hidden, H/s, W/s]
+    disparity: Tensor  # initial disparity, [B, 1, H/4, W/4], in px of the 1/4 map
+    prior: list[DepthPriorReport]  # what DPI did for each pair; empty without DPI
+    size: tuple[int, int]  # height and width of the images before padding
+
+
+class Refined(NamedTuple):
+    """The state after an iteration."""
+
+    disparity: Tensor  # [B, 1, H/4, W/4], in px of the 1/4 map
+    hidden: list[Tensor]  # [B, hidden, H/s, W/s], finest first
+
+
+class LinStereo(nn.Module):
+    """Iterative stereo matching with global, linear-cost updates.
+
+    Build it with `linstereo.model.presets.build` or `LinStereo.from_pretrained`.
+
+    Args:
+        config: the settings it was built from; stored with its checkpoints.
+        backbone: frozen multi-scale features and monocular depth.
+        cost_volumes: HSCV, or a single volume.
+        hidden_projection: one module per update scale that maps left features to the initial hidden state.
+        motion_encoders: one per cost volume.
+        updater: the recurrent units of all update scales.
+        residual_head: finest hidden state to disparity residual.
+        upsampler: 1/4 to full resolution.
+        use_depth_prior: start from monocular depth (DPI) instead of zero.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: "LinStereoConfig",
+        backbone: Backbone,
+        cost_volumes: HierarchicalCostVolumes | PooledCostVolume,
+        hidden_projection: nn.ModuleList,
+        motion_encoders: Sequence[MotionEncoder],
+        updater: MultiScaleUpdater,
+        residual_head: ResidualHead,
+        upsampler: ConvexUpsampler,
+        use_depth_prior: bool,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = backbone
+        self.cost_volumes = cost_volumes
+        self.hidden_projection = hidden_projection
+        self.motion_encoders = nn.ModuleList(motion_encoders)
+        self.updater = updater
+        self.residual_head = residual_head
+        self.upsampler = upsampler
+        self.use_depth_prior = use_depth_prior
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | os.PathLike[str],
+        *,
+        backbone_weights: str | os.PathLike[str] | None = None,
+        backbone: Backbone | None = None,
+    ) -> "LinStereo":
+        """Load a trained model, in eval mode on the CPU.
+
+        Args:
+            name_or_path: a `.safetensors` checkpoint, a folder that holds `linstereo.safetensors`, or the name of a
+                hub repository that does.
+            backbone_weights: official DA3 `model.safetensors`, or its hub name; by default the one that the checkpoint
+                was trained on, from the hub.
+            backbone: the backbone itself, for a checkpoint that was trained on another one than DA3.
+        """
+        from linstereo.model.checkpoint import load_checkpoint
+
+        return load_checkpoint(name_or_path, backbone_weights=backbone_weights, backbone=backbone)
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
+        """Write `linstereo.safetensors` into an existing folder and return its path."""
+        from linstereo.model.checkpoint import save_checkpoint
+
+        return save_checkpoint(self, Path(folder) / "linstereo.safetensors")
+
+    @overload
+    def forward(
+        self,
+        left: Tensor,
+        right: Tensor,
+        iters: int = ...,
+        *,
+        all_iterations: Literal[False] = ...,
+        matches: Sequence[SparseMatches] | None = ...,
+        volume: VolumeKind = ...,
+    ) -> Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        left: Tensor,
+        right: Tensor,
+        iters: int = ...,
+        *,
+        all_iterations: Literal[True],
+        matches: Sequence[SparseMatches] | None = ...,
+        volume: VolumeKind = ...,
+    ) -> list[Tensor]: ...
+
+    def forward(
+        self,
+        left: Tensor,
+        right: Tensor,
+        iters: int = 8,
+        *,
+        all_iterations: bool = False,
+        matches: Sequence[SparseMatches] | None = None,
+        volume: VolumeKind = "stored",
+    ) -> Tensor | list[Tensor]:
+        """Disparity of a rectified pair.
+
+        Args:
+            left: [B, 3, H, W] float RGB in [0, 1], any size of at least 32 px a side.
+            right: the same shape.
+            iters: refinement iterations T, at least 1.
+            all_iterations: give the disparity after each iteration, not only after the last.
+            matches: sparse matches for DPI made beforehand, e.g. in data-loading workers; made here if None.
+            volume: how correlations are held, see `linstereo.model.cost_volume`.
+
+        Returns:
+            [B, 1, H, W] in pixels of the left image, positive where the match lies to the left in the right image; or
+            a list of T of them.
+        """
+        if iters < 1:
+            raise ValueError(f"iters is {iters}; it must be at least 1")
+        evidence = self.prepare(left, right, matches=matches, volume=volume)
+        outputs = []
+        for t, state in zip(range(1, iters + 1), self.iterate(evidence), strict=False):
+            if all_iterations or t == iters:
+                outputs.append(self.upsample(state, evidence.size))
+        return outputs if all_iterations else outputs[-1]
+
+    def prepare(
+        self,
+        left: Tensor,
+        right: Tensor,
+        *,
+        matches: Sequence[SparseMatches] | None = None,
+        volume: VolumeKind = "stored",
+    ) -> Evidence:
+        """Everything before refinement (figure 1a): features, volumes, initial hidden states, initial disparity."""
+        if left.shape != right.shape or left.dim() != 4 or left.shape[1] != 3:
+            raise ValueError(f"left is {tuple(left.shape)} and right {tuple(right.shape)}; both must be [B, 3, H, W]")
+        batch, _, height, width = left.shape
+        pair = _pad(torch.cat([left, right]))  # [2 B, 3, H', W']
+        features = self.backbone(pair, depth_images=batch if self.use_depth_prior else 0)
+
+        volumes = self.cost_volumes(features.pyramid, kind=volume)
+        hidden = [
+            torch.tanh(project(feature[:batch])).contiguous(memory_format=torch.channels_last)
+            for project, feature in zip(self.hidden_projection, features.pyramid, strict=False)
+        ]  # each [B, hidden, H'/s, W'/s]
+
+        disparity = hidden[0].new_zeros(batch, 1, *_size(hidden[0]))
+        prior: list[DepthPriorReport] = []
+        if self.use_depth_prior and features.depth is not None:
+            if matches is None:
+                matches = [match_sparse(_to_uint8(a), _to_uint8(b)) for a, b in zip(left, right, strict=True)]
+            start, prior = initial_disparity(features.depth, matches, full_size=_size(pair), out_size=_size(hidden[0]))
+            disparity = start.to(disparity) / FINEST
+
+        tables = position_tables(
+            [_size(h) for h in hidden],
+            self.config.hidden // self.config.heads,
+            device=disparity.device,
+            dtype=disparity.dtype,
+        )
+        return Evidence(volumes, tables, hidden, disparity, prior, (height, width))
+
+    def iterate(self, evidence: Evidence) -> Iterator[Refined]:
+        """Refine without end, one state per iteration; the caller stops when it has enough."""
+        disparity, hidden = evidence.disparity, evidence.hidden
+        while True:
+            disparity = disparity.detach()
+            hidden, residual = self.step(evidence, disparity, hidden)
+            disparity = disparity + residual
+            yield Refined(disparity, hidden)
+
+    def step(self, evidence: Evidence, disparity: Tensor, hidden: list[Tensor]) -> tuple[list[Tensor], Tensor]:
+        """One refinement iteration: new hidden states and the residual [B, 1, H/4, W/4] in px of the 1/4 map."""
+        motion = self.encode_motion(evidence.volumes, disparity, len(hidden))
+        hidden = self.updater(hidden, motion, evidence.tables)
+        return hidden, self.residual_head(hidden[0])
+
+    def encode_motion(self, volumes: list[CostVolume], disparity: Tensor, scales: int) -> list[Tensor | None]:
+        """Matching evidence around `disparity` ([B, 1, H/4, W/4], px of the 1/4 map) as features of every scale.
+
+        The list has an entry per update scale, finest first; None where a scale has no volume of its own.
+        """
+        motion: list[Tensor | None] = [None] * scales
+        for i, (cost_volume, encode) in enumerate(zip(volumes, self.motion_encoders, strict=True)):
+            scaled = F.avg_pool2d(disparity, 2**i) / 2**i if i else disparity  # [B, 1, H/s, W/s], px of scale s
+            motion[i] = encode(scaled, cost_volume.lookup(scaled))
+        return motion
+
+    def upsample(self, state: Refined, size: tuple[int, int]) -> Tensor:
+        """Full-resolution disparity [B, 1, H, W] of a state, in px of the left image, cut to the unpadded size."""
+        full: Tensor = self.upsampler(state.disparity, state.hidden[0])
+        return full[..., : size[0], : size[1]]
+
+    def trained_parameters(self) -> dict[str, nn.Parameter]:
+        """The parameters that training changes, by name: everything but the frozen backbone."""
+        return {name: p for name, p in self.named_parameters() if p.requires_grad}
+
+
+def _size(x: Tensor) -> tuple[int, int]:
+    return x.shape[-2], x.shape[-1]
+
+
+def _pad(images: Tensor) -> Tensor:
+    """Repeat the right and bottom edge up to the next multiple of 32; pixel coordinates stay as they are."""
+    height, width = images.shape[-2:]
+    padding = (0, -width % PAD_TO, 0, -height % PAD_TO)
+    return F.pad(images, padding, mode="replicate") if any(padding) else images
+
+
+def _to_uint8(image: Tensor) -> Any:
+    """[3, H, W] in [0, 1] -> uint8 array [H, W, 3] for SIFT."""
+    return (image.detach().clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous().cpu().numpy()

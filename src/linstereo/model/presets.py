@@ -1,0 +1,178 @@
+"""Sizes and variants: the only place that knows them.
+
+`preset(name)` gives the settings of the paper's model, of the small one, and of every row of every ablation table;
+`build(settings)` turns them into a network.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+from torch import nn
+
+from linstereo.errors import InputError
+from linstereo.model.backbone import Backbone, build_da3
+from linstereo.model.cost_volume import HierarchicalCostVolumes, PooledCostVolume
+from linstereo.model.linstereo import LinStereo
+from linstereo.model.updater import ConvGRUUnit, MotionEncoder, MultiScaleUpdater, PALAUnit, ResidualHead
+from linstereo.model.upsample import ConvexUpsampler
+
+CHOICES = {
+    "backbone": ("vitb", "vits"),
+    "cost_volume": ("hierarchical", "single", "pooled"),
+    "update": ("pala", "convgru"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class LinStereoConfig:
+    """The settings of a network; the defaults are the paper's model.
+
+    Args:
+        backbone: which DA3 encoder.
+        cost_volume: one volume per scale (HSCV), a single one at 1/4, or a single one from pooled features.
+        depth_prior: DPI on or off (zero start).
+        update: PALA or the ConvGRU baseline.
+        scales: update scales: 1 (1/4), 2 (1/4, 1/8) or 3 (1/4, 1/8, 1/16).
+        feature_width: c_f, channels of the projected features.
+        levels: L_corr, pyramid levels along the disparity axis.
+        radius: samples on either side of the current match in each level.
+        hidden: channels of the hidden states.
+        heads: attention heads; hidden must be a multiple of 4 * heads.
+        blocks: PALA blocks per updater.
+        mlp_ratio: width of the block's MLP relative to hidden.
+        position_encoding: global spatial encoding: RoPE and CPE.
+        symmetric_rope: RoPE in the attention's denominator too.
+        local_encoding: spatial mixing and local encoding of the values.
+        context_gate: adaptive gating by the context branch.
+        iterations: T used for training and by default for inference.
+    """
+
+    backbone: Literal["vitb", "vits"] = "vitb"
+    cost_volume: Literal["hierarchical", "single", "pooled"] = "hierarchical"
+    depth_prior: bool = True
+    update: Literal["pala", "convgru"] = "pala"
+    scales: int = 3
+    feature_width: int = 128
+    levels: int = 4
+    radius: int = 4
+    hidden: int = 128
+    heads: int = 4
+    blocks: int = 1
+    mlp_ratio: float = 2.0
+    position_encoding: bool = True
+    symmetric_rope: bool = False
+    local_encoding: bool = True
+    context_gate: bool = True
+    iterations: int = 8
+
+    def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InputError(f"{name} is {getattr(self, name)!r}; use {' or '.join(choices)}")
+        if not 1 <= self.scales <= 3:
+            raise InputError(f"scales is {self.scales}; use 1, 2 or 3")
+        if self.hidden % (4 * self.heads):
+            raise InputError(f"hidden is {self.hidden}; with {self.heads} heads use a multiple of {4 * self.heads}")
+        for name in ("feature_width", "levels", "radius", "hidden", "heads", "blocks", "iterations"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; use at least 1")
+
+
+def _ablations() -> dict[str, LinStereoConfig]:
+    """Every variant of every ablation table that changes the network or T; the chosen values are `paper` itself."""
+    paper = LinStereoConfig()
+    vary: Callable[..., LinStereoConfig] = partial(dataclasses.replace, paper)
+    variants: dict[str, LinStereoConfig] = {}
+    for hscv in (False, True):
+        for dpi in (False, True):
+            for pala in (False, True):
+                on = [n for n, used in (("hscv", hscv), ("dpi", dpi), ("pala", pala)) if used]
+                variants["components-" + ("-".join(on) or "none")] = vary(
+                    cost_volume="hierarchical" if hscv else "single",
+                    depth_prior=dpi,
+                    update="pala" if pala else "convgru",
+                )
+    variants["components-pooled-dpi-pala"] = vary(cost_volume="pooled")
+    a = {"position_encoding": False, "local_encoding": False, "context_gate": False}
+    variants["pala-a"] = vary(**a)
+    variants["pala-b"] = vary(**a | {"position_encoding": True})
+    variants["pala-c"] = vary(**a | {"position_encoding": True, "local_encoding": True})
+    variants["pala-d"] = paper
+    variants["pala-symmetric-rope"] = vary(symmetric_rope=True)
+    variants |= {f"levels-{n}": vary(levels=n) for n in (2, 3, 4)}
+    variants |= {f"scales-{n}": vary(scales=n) for n in (1, 2, 3)}
+    variants |= {f"blocks-{n}": vary(blocks=n) for n in (1, 2, 3)}
+    variants |= {f"heads-{n}": vary(heads=n) for n in (1, 2, 4, 8)}
+    variants |= {f"hidden-{n}": vary(hidden=n) for n in (64, 96, 128, 256)}
+    variants |= {f"iterations-{n}": vary(iterations=n) for n in (2, 4, 8, 12, 16)}
+    return variants
+
+
+PRESETS: dict[str, LinStereoConfig] = {
+    "paper": LinStereoConfig(),
+    "small": LinStereoConfig(backbone="vits"),
+    **_ablations(),
+}
+
+
+def preset(name: str) -> LinStereoConfig:
+    """The settings of a named preset."""
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise InputError(f"there is no preset {name!r}; choose one of {', '.join(PRESETS)}") from None
+
+
+def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinStereo:
+    """Build the network with random weights.
+
+    Args:
+        config: its settings.
+        backbone: features to use instead of the DA3 encoder that the settings name. The method does not depend on the
+            backbone: anything that follows the `Backbone` protocol serves.
+    """
+    features = build_da3(config.backbone) if backbone is None else backbone
+    if config.depth_prior and not features.has_depth:
+        raise InputError("this backbone gives no monocular depth; use a preset without the depth prior (DPI)")
+    channels = features.channels[: config.scales]
+    sizes = {"width": config.feature_width, "levels": config.levels, "radius": config.radius}
+    cost_volumes: HierarchicalCostVolumes | PooledCostVolume
+    if config.cost_volume == "pooled":
+        cost_volumes = PooledCostVolume(features.channels, **sizes)
+    else:
+        matched = channels if config.cost_volume == "hierarchical" else channels[:1]
+        cost_volumes = HierarchicalCostVolumes(matched, **sizes)
+    volumes = config.scales if config.cost_volume == "hierarchical" else 1
+    samples = config.levels * (2 * config.radius + 1)
+    return LinStereo(
+        config=config,
+        backbone=features,
+        cost_volumes=cost_volumes,
+        hidden_projection=nn.ModuleList(nn.Conv2d(c, config.hidden, 3, padding=1) for c in channels),
+        motion_encoders=[MotionEncoder(samples, config.hidden) for _ in range(volumes)],
+        updater=MultiScaleUpdater(
+            _unit_factory(config),
+            hidden=config.hidden,
+            motion_channels=[config.hidden] * volumes + [0] * (config.scales - volumes),
+        ),
+        residual_head=ResidualHead(config.hidden),
+        upsampler=ConvexUpsampler(config.hidden),
+        use_depth_prior=config.depth_prior,
+    )
+
+
+def _unit_factory(config: LinStereoConfig) -> Callable[[int, int], nn.Module]:
+    if config.update == "convgru":
+        return ConvGRUUnit
+    return partial(
+        PALAUnit,
+        heads=config.heads,
+        blocks=config.blocks,
+        mlp_ratio=config.mlp_ratio,
+        position_encoding=config.position_encoding,
+        symmetric_rope=config.symmetric_rope,
+        local_encoding=config.local_encoding,
+        context_gate=config.context_gate,
+    )

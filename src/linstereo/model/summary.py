@@ -1,0 +1,113 @@
+"""Counting a network: parameters of its parts and the operations of a forward pass."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from linstereo.model.linstereo import Refined
+from linstereo.model.pala import position_tables
+from linstereo.model.presets import LinStereoConfig, build
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One box of the figure.
+
+    Attributes:
+        name: what it is.
+        parameters: how many numbers it holds.
+        trained: how many of them training changes.
+        gflops: 1e9 floating-point operations per image pair, a multiplication and an addition counting as two; those of
+            matrix products and convolutions, which dominate.
+        repeats: how often it runs per pair; `gflops` is for all of them together.
+    """
+
+    name: str
+    parameters: int
+    trained: int
+    gflops: float
+    repeats: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """A network's parts at one image size."""
+
+    height: int
+    width: int
+    iterations: int
+    parts: tuple[Part, ...]
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of all parts."""
+        return sum(part.parameters for part in self.parts)
+
+    @property
+    def trained(self) -> int:
+        """Trained parameters of all parts."""
+        return sum(part.trained for part in self.parts)
+
+    @property
+    def gflops(self) -> float:
+        """Operations of all parts, in 1e9."""
+        return sum(part.gflops for part in self.parts)
+
+
+def summarise(
+    config: LinStereoConfig, *, height: int = 480, width: int = 640, iterations: int | None = None
+) -> Summary:
+    """Count parameters and operations for one pair of `height` x `width` px (rounded up to multiples of 32).
+
+    Nothing is computed: the network is built without memory behind it. SIFT matching, on the CPU, is not counted.
+    """
+    rounds = config.iterations if iterations is None else iterations
+    height, width = -(-height // 32) * 32, -(-width // 32) * 32
+    with torch.device("meta"):
+        model = build(config).eval()
+        pair = torch.empty(2, 3, height, width)
+    parts = []
+
+    def run(name: str, module: object, action: Callable[[], T], repeats: int = 1) -> T:
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            result = action()
+        sizes = [(p.numel(), p.requires_grad) for p in module.parameters()] if isinstance(module, nn.Module) else []
+        parts.append(
+            Part(
+                name,
+                sum(n for n, _ in sizes),
+                sum(n for n, trained in sizes if trained),
+                repeats * counter.get_total_flops() / 1e9,
+                repeats,
+            )
+        )
+        return result
+
+    depth_images = 1 if config.depth_prior else 0
+    features = run("backbone", model.backbone, lambda: model.backbone(pair, depth_images=depth_images))
+    volumes = run("cost volumes", model.cost_volumes, lambda: model.cost_volumes(features.pyramid))
+    hidden = run(
+        "hidden state projections",
+        model.hidden_projection,
+        lambda: [p(f[:1]) for p, f in zip(model.hidden_projection, features.pyramid, strict=False)],
+    )
+    tables = position_tables(
+        [(h.shape[-2], h.shape[-1]) for h in hidden],
+        config.hidden // config.heads,
+        device=torch.device("meta"),
+        dtype=torch.float32,
+    )
+    disparity = torch.empty(1, 1, *hidden[0].shape[-2:], device="meta")
+    motion = run(
+        "motion encoders", model.motion_encoders, lambda: model.encode_motion(volumes, disparity, len(hidden)), rounds
+    )
+    updated = run("updaters", model.updater, lambda: model.updater(hidden, motion, tables), rounds)
+    run("residual head", model.residual_head, lambda: model.residual_head(updated[0]), rounds)
+    run("upsampler", model.upsampler, lambda: model.upsample(Refined(disparity, updated), (height, width)))
+    return Summary(height, width, rounds, tuple(parts))
