@@ -1,0 +1,51 @@
+"""Option types and groups that several subcommands share."""
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from linstereo.predictor import StereoPredictor
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+else:
+    Subparsers = argparse._SubParsersAction
+
+
+def image_size(text: str) -> tuple[int, int]:
+    """Parse "480x640" (height x width) for argparse."""
+    match = re.fullmatch(r"(\d{1,6})x(\d{1,6})", text)
+    if match is None or min(int(match[1]), int(match[2])) < 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write HEIGHTxWIDTH such as 480x640, at least 32x32")
+    return int(match[1]), int(match[2])
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Declare which model to run and how."""
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--model",
+        metavar="NAME",
+        help="checkpoint file or folder, hub repository, or preset (random weights); by default the bundled model",
+    )
+    group.add_argument("--backbone", metavar="PATH", help="official DA3 model.safetensors, or its hub name")
+    group.add_argument("--iters", type=int, metavar="T", help="refinement iterations (default: the model's)")
+    group.add_argument(
+        "--scale", type=float, default=1.0, metavar="F", help="run on images resized by F in (0, 1] (default: 1)"
+    )
+    group.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)")
+
+
+def load_model(options: argparse.Namespace) -> "StereoPredictor":
+    """The predictor that `add_model_options` describes; says so plainly if it was never trained."""
+    import sys
+
+    from linstereo.predictor import load
+
+    predictor = load(options.model, device=options.device, backbone_weights=options.backbone)
+    if not predictor.trained:
+        print(
+            f"WARNING: the weights of {predictor.name!r} are random, not trained: its disparities mean nothing.",
+            file=sys.stderr,
+        )
+    return predictor

@@ -1,0 +1,194 @@
+"""From two pictures to a disparity map: numpy in, numpy out."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from linstereo.data.images import read_image, to_rgb8
+from linstereo.errors import InputError
+from linstereo.model.backbone import DepthAnything3, load_da3_weights
+from linstereo.model.cost_volume import VolumeKind
+from linstereo.model.depth_prior import DepthPriorReport, match_sparse
+from linstereo.model.linstereo import LinStereo
+from linstereo.model.presets import PRESETS, build, preset
+
+MIN_SIDE = 32  # px; the smallest image the network takes
+STORED_VOLUME_LIMIT = 1 << 30  # bytes of correlations above which they are computed on the fly
+UNTRAINED_PRESET = "small"
+
+ImageLike = npt.ArrayLike | str | os.PathLike[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """The result for one pair.
+
+    Attributes:
+        disparity: float32 [H, W], pixels of the left input image, >= 0: left pixel (x, y) matches right (x - d, y).
+        iterations: refinement iterations that were run.
+        prior: what the start from monocular depth did; None for a model without it.
+    """
+
+    disparity: npt.NDArray[np.float32]
+    iterations: int
+    prior: DepthPriorReport | None
+
+
+class StereoPredictor:
+    """A model made ready for pictures of any kind and size.
+
+    Args:
+        model: the network; moved to `device` and put in eval mode.
+        device: where it runs; by default CUDA if there is one, else the CPU.
+        trained: False for a network with random weights, whose output means nothing.
+        name: what to call the model in messages.
+    """
+
+    def __init__(
+        self,
+        model: LinStereo,
+        *,
+        device: str | torch.device | None = None,
+        trained: bool = True,
+        name: str = "model",
+    ) -> None:
+        self.device = _pick_device(device)
+        self.model = model.to(self.device).eval()
+        self.trained = trained
+        self.name = name
+
+    @torch.inference_mode()
+    def predict(
+        self,
+        left: ImageLike,
+        right: ImageLike,
+        *,
+        iters: int | None = None,
+        scale: float = 1.0,
+        volume: VolumeKind | None = None,
+        on_iteration: Callable[[int], None] | None = None,
+    ) -> Prediction:
+        """Disparity of a rectified pair.
+
+        Args:
+            left: path, or uint8 or uint16 array: RGB [H, W, 3], RGBA or grey; at least 32 px a side.
+            right: the same size.
+            iters: refinement iterations, at least 1; by default the model's own number.
+            scale: run on images resized by this factor, in (0, 1]; the result still has the input size and its pixels.
+            volume: how correlations are held; by default stored while they fit into 1 GiB.
+            on_iteration: called with 1, 2, ... after each iteration, for progress bars.
+        """
+        iterations = self.model.config.iterations if iters is None else iters
+        if iterations < 1:
+            raise InputError(f"the number of iterations is {iterations}; use at least 1")
+        if not 0 < scale <= 1:
+            raise InputError(f"the scale is {scale}; use a factor above 0 and at most 1")
+        left_image, right_image = read_pair(left, right)
+        height, width = left_image.shape[:2]
+        small = _resized(left_image, scale), _resized(right_image, scale)
+        run_height, run_width = small[0].shape[:2]
+        if min(run_height, run_width) < MIN_SIDE:
+            raise InputError(
+                f"the images are {run_width} x {run_height} px after scaling by {scale}; use a larger scale, at least "
+                f"{MIN_SIDE} px a side are needed"
+            )
+        kind = volume or ("stored" if _volume_bytes(run_height, run_width) <= STORED_VOLUME_LIMIT else "on_the_fly")
+
+        matches = [match_sparse(*small)] if self.model.use_depth_prior else None
+        tensors = [_to_tensor(image, self.device) for image in small]
+        evidence = self.model.prepare(tensors[0], tensors[1], matches=matches, volume=kind)
+        states = self.model.iterate(evidence)
+        for t in range(1, iterations + 1):
+            state = next(states)
+            if on_iteration is not None:
+                on_iteration(t)
+        disparity = self.model.upsample(state, evidence.size)[0, 0].clamp(min=0).float().cpu().numpy()
+        if disparity.shape != (height, width):
+            disparity = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * (width / run_width)
+        prior = evidence.prior[0] if evidence.prior else None
+        return Prediction(np.ascontiguousarray(disparity, dtype=np.float32), iterations, prior)
+
+
+def load(
+    name_or_path: str | os.PathLike[str] | None = None,
+    *,
+    device: str | torch.device | None = None,
+    backbone_weights: str | os.PathLike[str] | None = None,
+) -> StereoPredictor:
+    """Get a model ready to predict.
+
+    Args:
+        name_or_path: a checkpoint file or folder, a hub repository, or a preset's name (random weights, for measuring
+            and testing). None stands for the preset `small` with random weights; `trained` of the result is then False.
+        device: where to run, see `StereoPredictor`.
+        backbone_weights: official DA3 weights for the frozen backbone, a path or hub name; from the hub by default.
+    """
+    name = UNTRAINED_PRESET if name_or_path is None else str(name_or_path)
+    if name in PRESETS and not Path(name).exists():
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = build(preset(name))
+        if backbone_weights is not None:
+            assert isinstance(model.backbone, DepthAnything3)
+            load_da3_weights(model.backbone, backbone_weights)
+        return StereoPredictor(model, device=device, trained=False, name=name)
+    model = LinStereo.from_pretrained(name, backbone_weights=backbone_weights)
+    return StereoPredictor(model, device=device, name=name)
+
+
+def read_pair(left: ImageLike, right: ImageLike) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """Both images as uint8 [H, W, 3] RGB, checked to be large enough and of one size."""
+    images, names = [], []
+    for side, image in (("left", left), ("right", right)):
+        if isinstance(image, str | os.PathLike):
+            images.append(read_image(image))
+            names.append(os.fspath(image))
+        else:
+            images.append(to_rgb8(image, name=f"the {side} image"))
+            names.append(f"the {side} image")
+    for image, name in zip(images, names, strict=True):
+        if min(image.shape[:2]) < MIN_SIDE:
+            raise InputError(
+                f"{name} is {image.shape[1]} x {image.shape[0]} px; use an image of at least {MIN_SIDE} px a side"
+            )
+    if images[0].shape != images[1].shape:
+        (h0, w0), (h1, w1) = images[0].shape[:2], images[1].shape[:2]
+        raise InputError(
+            f"{names[0]} is {w0} x {h0} px but {names[1]} is {w1} x {h1} px; give a rectified pair of one size"
+        )
+    return images[0], images[1]
+
+
+def _resized(image: npt.NDArray[np.uint8], scale: float) -> npt.NDArray[np.uint8]:
+    if scale == 1:
+        return image
+    size = round(image.shape[1] * scale), round(image.shape[0] * scale)
+    return np.asarray(cv2.resize(image, (max(size[0], 1), max(size[1], 1)), interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def _to_tensor(image: npt.NDArray[np.uint8], device: torch.device) -> Tensor:
+    """uint8 [H, W, 3] -> float [1, 3, H, W] in [0, 1]."""
+    return torch.from_numpy(image).to(device).permute(2, 0, 1).unsqueeze(0).float() / 255
+
+
+def _volume_bytes(height: int, width: int) -> int:
+    """Bytes of the stored float32 volumes of all scales, pyramids (x 2) included."""
+    return sum(8 * -(-height // s) * (-(-width // s)) ** 2 for s in (4, 8, 16))
+
+
+def _pick_device(device: str | torch.device | None) -> torch.device:
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"the device {device!r} cannot be used here; use cpu, or leave the choice out") from error
+    return chosen

@@ -1,0 +1,157 @@
+"""Numpy in, numpy out, at any size and of any kind."""
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+import linstereo
+from linstereo import InputError, StereoPredictor
+from linstereo.model.presets import LinStereoConfig, build
+from linstereo.predictor import read_pair
+from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    torch.manual_seed(0)
+    return StereoPredictor(build(TINY, backbone=TinyBackbone()), device="cpu")
+
+
+def picture(tensor):
+    return (tensor[0].permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    left, right, _ = synthetic_pairs(1)
+    return picture(left), picture(right)
+
+
+@pytest.mark.parametrize("size", [(32, 32), (33, 57), (64, 96), (101, 43)])
+def test_the_result_has_the_input_size_and_is_never_negative(predictor, size):
+    rng = np.random.default_rng(0)
+    left, right = rng.integers(0, 256, (2, *size, 3), dtype=np.uint8)
+    disparity = predictor.predict(left, right, iters=2).disparity
+    assert disparity.shape == size
+    assert disparity.dtype == np.float32
+    assert np.isfinite(disparity).all()
+    assert disparity.min() >= 0
+
+
+def test_it_is_the_networks_own_output(predictor, pair):
+    left, right = (torch.from_numpy(p).permute(2, 0, 1)[None].float() / 255 for p in pair)
+    with torch.no_grad():
+        expected = predictor.model(left, right, iters=3)[0, 0].clamp(min=0).numpy()
+    np.testing.assert_allclose(predictor.predict(*pair, iters=3).disparity, expected, atol=1e-5)
+
+
+def test_default_iterations_are_the_models(predictor, pair):
+    seen = []
+    result = predictor.predict(*pair, on_iteration=seen.append)
+    assert result.iterations == TINY.iterations
+    assert seen == [1, 2, 3, 4]
+
+
+def test_paths_and_arrays_agree_and_so_do_other_kinds_of_images(predictor, pair, tmp_path):
+    grey = [cv2.cvtColor(p, cv2.COLOR_RGB2GRAY) for p in pair]
+    reference = predictor.predict(*(np.dstack([g] * 3) for g in grey), iters=1).disparity
+    kinds = {
+        "grey": grey,
+        "grey16": [g.astype(np.uint16) * 257 for g in grey],
+        "rgb16": [np.dstack([g] * 3).astype(np.uint16) * 257 for g in grey],
+        "rgba": [np.dstack([g, g, g, np.full_like(g, 9)]) for g in grey],
+    }
+    for kind, (left, right) in kinds.items():
+        np.testing.assert_array_equal(predictor.predict(left, right, iters=1).disparity, reference, err_msg=kind)
+        paths = [tmp_path / f"{kind}_{side}.png" for side in "lr"]
+        for path, image in zip(paths, (left, right), strict=True):
+            cv2.imwrite(str(path), image)
+        np.testing.assert_array_equal(predictor.predict(*paths, iters=1).disparity, reference, err_msg=kind)
+        by_name = predictor.predict(*map(str, paths), iters=1).disparity
+        np.testing.assert_array_equal(by_name, reference, err_msg=kind)
+
+
+def test_scaling_keeps_size_and_unit(pair):
+    class Constant(torch.nn.Module):
+        """A network that always says 5 px."""
+
+        config = TINY
+        use_depth_prior = False
+
+        def prepare(self, left, right, **_):
+            assert left.shape[-2:] == (32, 48)
+            return type("Evidence", (), {"size": tuple(left.shape[-2:]), "prior": []})
+
+        def iterate(self, evidence):
+            while True:
+                yield evidence
+
+        def upsample(self, state, size):
+            return torch.full((1, 1, *size), 5.0)
+
+    disparity = StereoPredictor(Constant(), device="cpu").predict(*pair, scale=0.5).disparity
+    assert disparity.shape == (64, 96)
+    np.testing.assert_allclose(disparity, 10.0)
+
+
+def test_the_volume_is_stored_only_while_it_is_small(predictor, pair, monkeypatch):
+    kinds = []
+    original = predictor.model.prepare
+
+    def prepare(*args, volume, **kwargs):
+        kinds.append(volume)
+        return original(*args, volume=volume, **kwargs)
+
+    monkeypatch.setattr(predictor.model, "prepare", prepare)
+    first = predictor.predict(*pair, iters=1).disparity
+    monkeypatch.setattr("linstereo.predictor.STORED_VOLUME_LIMIT", 1)
+    second = predictor.predict(*pair, iters=1).disparity
+    assert kinds == ["stored", "on_the_fly"]
+    np.testing.assert_allclose(first, second, atol=1e-4)
+
+
+def test_the_report_of_the_depth_prior_comes_along(pair):
+    model = build(
+        LinStereoConfig(hidden=32, heads=2, feature_width=32), backbone=TinyBackbone(depth=torch.ones(1, 1, 56, 84))
+    )
+    result = StereoPredictor(model, device="cpu").predict(*pair, iters=1)
+    assert result.prior.fell_back
+    assert result.prior.reason
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "complaint"),
+    [
+        ((64, 64, 3), (64, 65, 3), "left image is 64 x 64 px but the right image is 65 x 64 px"),
+        ((31, 64, 3), (31, 64, 3), "64 x 31 px; use an image of at least 32 px"),
+        ((64, 64, 5), (64, 64, 5), "left image"),
+        ((64,), (64,), "left image"),
+    ],
+)
+def test_bad_arrays_are_refused(left, right, complaint):
+    with pytest.raises(InputError, match=complaint):
+        read_pair(np.zeros(left, np.uint8), np.zeros(right, np.uint8))
+
+
+@pytest.mark.parametrize("options", [{"iters": 0}, {"scale": 0.0}, {"scale": 1.5}, {"scale": 0.1}])
+def test_bad_options_are_refused(predictor, pair, options):
+    with pytest.raises(InputError):
+        predictor.predict(*pair, **options)
+
+
+def test_an_impossible_device_is_refused():
+    with pytest.raises(InputError, match="device 'cuda:99'"):
+        StereoPredictor(build(TINY, backbone=TinyBackbone()), device="cuda:99")
+
+
+def test_load_by_default_gives_a_model_that_says_it_is_untrained(pair):
+    predictor = linstereo.load(device="cpu")
+    assert isinstance(predictor, StereoPredictor)
+    assert not predictor.trained
+    assert predictor.predict(*pair, iters=1).disparity.shape == (64, 96)
+
+
+def test_load_reads_a_checkpoint(tmp_path):
+    with pytest.raises(InputError, match="no linstereo.safetensors"):
+        linstereo.load(tmp_path)
