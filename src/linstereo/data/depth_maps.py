@@ -1,0 +1,61 @@
+"""Depth maps in every file format that the datasets use, chosen by suffix.
+
+| suffix | content                                                              | unknown pixels in the file |
+|--------|----------------------------------------------------------------------|----------------------------|
+| .npy   | two-dimensional array of floats or integers, metres (TartanAir V1)   | 0, inf or nan              |
+| .pfm   | 32-bit floats, metres                                                | 0, inf or nan              |
+| .exr   | half or float channel, metres (Blender)                              | 0, inf or nan              |
+| .png   | 16-bit grey, millimetres (depth cameras)                             | 0                          |
+| .png   | 8-bit RGBA, the bytes of a 32-bit float in metres (TartanAir V2)     | 0, inf or nan              |
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linstereo.data.exr import read_exr
+from linstereo.data.files import read_file
+from linstereo.data.float_maps import as_float_map
+from linstereo.data.npy import read_npy
+from linstereo.data.packed_depth import read_packed_depth
+from linstereo.data.pfm import read_pfm
+from linstereo.data.png import check_png, read_png_values
+from linstereo.errors import InputError
+
+SUFFIXES = (".npy", ".pfm", ".exr", ".png")
+_MILLIMETRES = 1000
+_RGBA = 6
+
+
+def read_depth(path: str | os.PathLike[str]) -> NDArray[np.float32]:
+    """Read a depth map as float32 [H, W] in metres along the optical axis, >= 0, where 0 means unknown.
+
+    Infinite, NaN and negative values count as unknown.
+    """
+    suffix = Path(path).suffix.lower()
+    values: NDArray[Any]
+    if suffix == ".npy":
+        values = read_npy(path)
+    elif suffix == ".pfm":
+        values = read_pfm(path)
+    elif suffix == ".exr":
+        values = read_exr(path)
+    elif suffix == ".png":
+        values = _read_png(path)
+    else:
+        raise InputError(f"{path} has the suffix {suffix!r}; a depth map must be {', '.join(SUFFIXES)}")
+    depth = as_float_map(values, name=str(path)).copy()
+    depth[~(np.isfinite(depth) & (depth > 0))] = 0
+    return depth
+
+
+def _read_png(path: str | os.PathLike[str]) -> NDArray[np.float32]:
+    if check_png(read_file(path), path).colour_type == _RGBA:
+        return read_packed_depth(path)
+    stored = read_png_values(path)
+    if stored.dtype != np.uint16:
+        raise InputError(f"{path} is an 8-bit PNG; a depth map must have 16 bits (millimetres) or four channels")
+    return stored.astype(np.float32) / np.float32(_MILLIMETRES)
