@@ -75,9 +75,7 @@ def smoothness_term(prediction: Tensor, image: Tensor, valid: Tensor) -> Tensor:
     return total
 
 
-def gradient_term(
-    prediction: Tensor, target: Tensor, valid: Tensor, *, scales: int = GRADIENT_SCALES
-) -> Tensor:
+def gradient_term(prediction: Tensor, target: Tensor, valid: Tensor, *, scales: int = GRADIENT_SCALES) -> Tensor:
     """Absolute difference of disparity gradients in x and in y, summed over scales 1, 1/2, 1/4, ...
 
     A scale takes every 2**k-th pixel, so that unknown pixels never mix with known ones.
