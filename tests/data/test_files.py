@@ -1,0 +1,145 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from linstereo.data.files import MAX_PIXELS, atomic_path, check_pixel_count, read_file
+from linstereo.errors import InputError
+
+as_root = pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
+
+
+def test_reads_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert read_file(tmp_path / "a") == b"abc"
+    assert read_file(str(tmp_path / "a")) == b"abc"
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nothing\.png does not exist"):
+        read_file(tmp_path / "nothing.png")
+
+
+def test_file_used_as_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    with pytest.raises(InputError, match=r"a/b\.png cannot be read: Not a directory"):
+        read_file(tmp_path / "a" / "b.png")
+
+
+def test_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder"):
+        read_file(tmp_path)
+
+
+def test_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "a.png").touch()
+    with pytest.raises(InputError, match=r"a\.png is empty"):
+        read_file(tmp_path / "a.png")
+
+
+def test_device() -> None:
+    with pytest.raises(InputError, match="/dev/zero is not a regular file"):
+        read_file("/dev/zero")
+
+
+def test_pipe_does_not_wait_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe is not a regular file"):
+        read_file(tmp_path / "pipe")
+
+
+def test_null_byte() -> None:
+    with pytest.raises(InputError, match="cannot be a file name"):
+        read_file("a\0b")
+    with pytest.raises(InputError, match="cannot be a file name"), atomic_path("a\0b"):
+        pass
+
+
+@as_root
+def test_unreadable_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    (tmp_path / "a").chmod(0)
+    with pytest.raises(InputError, match="may not be read"):
+        read_file(tmp_path / "a")
+
+
+def test_permission_error_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "a.png").write_bytes(b"x")
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(InputError, match=r"a\.png may not be read by this user"):
+        read_file(tmp_path / "a.png")
+
+
+def test_pixel_count() -> None:
+    check_pixel_count(width=MAX_PIXELS, height=1, path="a")
+    for width, height in ((MAX_PIXELS + 1, 1), (2**31, 2**31), (0, 5), (5, 0), (-3, 4)):
+        with pytest.raises(InputError, match=f"a.png says it is {width} x {height} pixels"):
+            check_pixel_count(width=width, height=height, path="a.png")
+
+
+def test_atomic_path_writes(tmp_path: Path) -> None:
+    target = tmp_path / "out.pfm"
+    with atomic_path(target) as temporary:
+        assert temporary.suffix == ".pfm"
+        assert temporary.parent == tmp_path
+        temporary.write_bytes(b"new")
+        assert not target.exists()
+    assert target.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_atomic_path_keeps_the_old_file_on_failure(tmp_path: Path) -> None:
+    target = tmp_path / "out.pfm"
+    target.write_bytes(b"old")
+
+    def fail() -> None:
+        with atomic_path(target) as temporary:
+            temporary.write_bytes(b"half")
+            raise KeyError("anything")
+
+    with pytest.raises(KeyError):
+        fail()
+    assert target.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_atomic_path_respects_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        with atomic_path(tmp_path / "a") as temporary:
+            temporary.write_bytes(b"x")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+def test_atomic_path_errors_name_the_target(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InputError, match=r"cannot write .*no/out\.pfm: No such file"),
+        atomic_path(tmp_path / "no/out.pfm"),
+    ):
+        pass
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "pipe"):
+        with pytest.raises(InputError, match=f"{name}: it is not a regular file"), atomic_path(tmp_path / name):
+            pass
+
+    def disk_full() -> None:
+        with atomic_path(tmp_path / "full.pfm"):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(InputError, match=r"cannot write .*full\.pfm: No space left on device"):
+        disk_full()
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "pipe"}
+
+
+def test_long_names_work(tmp_path: Path) -> None:
+    target = tmp_path / ("x" * 250 + ".pfm")
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(b"x")
+    assert target.exists()

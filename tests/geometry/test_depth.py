@@ -1,0 +1,64 @@
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from linstereo.geometry.calibration import StereoCalibration
+from linstereo.geometry.depth import depth_to_disparity, disparity_to_depth
+
+SHIFTED = StereoCalibration(focal=999.421, baseline=0.193001, cx=294.182, cy=252.932, doffs=32.778)
+TARTANAIR = StereoCalibration(focal=320.0, baseline=0.25, cx=320.0, cy=240.0)
+
+any_map = hnp.arrays(np.float32, hnp.array_shapes(min_dims=2, max_dims=2, max_side=6), elements=st.floats(width=32))
+
+
+def naive_depth(disparity: float, calibration: StereoCalibration) -> float:
+    shift = disparity + calibration.doffs
+    if not math.isfinite(disparity) or shift <= 0:
+        return math.inf
+    return calibration.focal * calibration.baseline / shift
+
+
+@given(any_map, st.sampled_from([SHIFTED, TARTANAIR]))
+def test_depth_agrees_with_a_float64_loop(disparity: np.ndarray, calibration: StereoCalibration) -> None:
+    depth = disparity_to_depth(disparity, calibration)
+    assert depth.dtype == np.float32
+    assert depth.shape == disparity.shape
+    expected = [[naive_depth(float(value), calibration) for value in row] for row in disparity]
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(depth, np.array(expected).astype(np.float32))
+
+
+def test_known_values() -> None:
+    depth = disparity_to_depth([[80.0, 8.0, 0.0, -1.0, np.nan, np.inf]], TARTANAIR)
+    np.testing.assert_array_equal(depth, np.array([[1.0, 10.0, np.inf, np.inf, np.inf, np.inf]], dtype=np.float32))
+    disparity = depth_to_disparity([[1.0, 10.0, 0.0, -1.0, np.nan, np.inf, -np.inf]], TARTANAIR)
+    np.testing.assert_array_equal(disparity, np.array([[80.0, 8.0, 0, 0, 0, 0, 0]], dtype=np.float32))
+
+
+def test_middlebury_offset_is_added() -> None:
+    depth = disparity_to_depth([[40.0]], SHIFTED)
+    np.testing.assert_allclose(depth, 999.421 * 0.193001 / (40.0 + 32.778), rtol=1e-6)
+
+
+def test_farther_than_disparity_zero_is_unknown() -> None:
+    farthest = SHIFTED.focal * SHIFTED.baseline / SHIFTED.doffs
+    disparity = depth_to_disparity([[0.99 * farthest, 1.01 * farthest]], SHIFTED)
+    assert disparity[0, 0] > 0
+    assert disparity[0, 1] == 0
+
+
+@given(hnp.arrays(np.float32, (3, 4), elements=st.floats(0.01953125, 1024, width=32)))
+def test_there_and_back(disparity: np.ndarray) -> None:
+    for calibration in (SHIFTED, TARTANAIR):
+        back = depth_to_disparity(disparity_to_depth(disparity, calibration), calibration)
+        np.testing.assert_allclose(back, disparity, rtol=2e-7, atol=1e-5)
+
+
+@given(any_map)
+def test_disparity_is_finite_and_not_negative(depth: np.ndarray) -> None:
+    disparity = depth_to_disparity(depth, SHIFTED)
+    assert np.isfinite(disparity).all()
+    assert (disparity >= 0).all()
