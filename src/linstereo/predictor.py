@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from linstereo.cpu_memory import keep_freed_memory
 from linstereo.data.images import read_image, to_rgb8
 from linstereo.errors import InputError
 from linstereo.model.backbone import DepthAnything3, load_da3_weights
@@ -60,6 +61,8 @@ class StereoPredictor:
         name: str = "model",
     ) -> None:
         self.device = _pick_device(device)
+        if self.device.type == "cpu":
+            keep_freed_memory()
         self.model = model.to(self.device).eval()
         self.trained = trained
         self.name = name

@@ -48,7 +48,7 @@ def rotate(x: Tensor, table: Tensor) -> Tensor:
 
 def kernel(x: Tensor) -> Tensor:
     """The non-negative feature map phi(x) = ELU(x) + 1, elementwise."""
-    return F.elu(x) + 1
+    return F.elu(x).add_(1)
 
 
 def normaliser(query: Tensor, key: Tensor) -> Tensor:
@@ -155,9 +155,9 @@ class PALA(nn.Module):
             symmetric=self.symmetric_rope,
         ).reshape(batch, height, width, dim)
         if self.value_encoding is not None:
-            attended = attended + self.value_encoding(mixed)
+            attended = self.value_encoding(mixed).add_(attended)
         if self.context is not None:
-            attended = attended * F.silu(self.context(x))
+            attended = attended * F.silu(self.context(x), inplace=True)
         out: Tensor = self.aggregate(attended)
         return out
 
@@ -198,11 +198,11 @@ class PALABlock(nn.Module):
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
         """[B, h, w, C] -> [B, h, w, C]; `table` belongs to the h x w grid."""
         if self.cpe1 is not None:
-            x = x + self.cpe1(x)
-        x = x + self.attention(self.norm1(x), table)
+            x = self.cpe1(x).add_(x)
+        x = self.attention(self.norm1(x), table).add_(x)
         if self.cpe2 is not None:
-            x = x + self.cpe2(x)
-        out: Tensor = x + self.mlp(self.norm2(x))
+            x = self.cpe2(x).add_(x)
+        out: Tensor = self.mlp(self.norm2(x)).add_(x)
         return out
 
 

@@ -31,9 +31,9 @@ class MotionEncoder(nn.Module):
 
     def forward(self, disparity: Tensor, correlation: Tensor) -> Tensor:
         """disparity [B, 1, h, w] in px of this scale, correlation [B, K, h, w] -> [B, out_channels, h, w]."""
-        c = F.relu(self.correlation2(F.relu(self.correlation1(correlation))))
-        d = F.relu(self.disparity2(F.relu(self.disparity1(disparity))))
-        fused = F.relu(self.fuse(torch.cat([c, d], dim=1)))
+        c = self.correlation2(self.correlation1(correlation).relu_()).relu_()
+        d = self.disparity2(self.disparity1(disparity).relu_()).relu_()
+        fused = self.fuse(torch.cat([c, d], dim=1)).relu_()
         return torch.cat([fused, disparity], dim=1)
 
 
@@ -75,7 +75,7 @@ class PALAUnit(nn.Module):
         for block in self.blocks:
             x = block(x, table)
         out = x.permute(0, 3, 1, 2)  # [B, C, h, w]
-        gate = torch.sigmoid(self.gate(torch.cat([hidden, out], dim=1)))
+        gate = self.gate(torch.cat([hidden, out], dim=1)).sigmoid_()
         return torch.lerp(hidden, torch.tanh(out), gate)
 
 
@@ -90,8 +90,8 @@ class ConvGRUUnit(nn.Module):
     def forward(self, hidden: Tensor, inputs: Sequence[Tensor], table: Tensor) -> Tensor:
         """As `PALAUnit.forward`; positions are not used."""
         x = torch.cat(list(inputs), dim=1)
-        update, reset = torch.sigmoid(self.gates(torch.cat([hidden, x], dim=1))).chunk(2, dim=1)
-        candidate = torch.tanh(self.candidate(torch.cat([reset * hidden, x], dim=1)))
+        update, reset = self.gates(torch.cat([hidden, x], dim=1)).sigmoid_().chunk(2, dim=1)
+        candidate = self.candidate(torch.cat([reset * hidden, x], dim=1)).tanh_()
         return torch.lerp(hidden, candidate, update)
 
 
@@ -146,7 +146,7 @@ class DepthwiseBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, h, w, C] -> [B, h, w, C]."""
-        return x + F.gelu(self.pointwise(self.spatial(x)))
+        return F.gelu(self.pointwise(self.spatial(x))).add_(x)
 
 
 class ResidualHead(nn.Module):
