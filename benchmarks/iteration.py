@@ -77,9 +77,7 @@ def time_table(rounds: int) -> None:
         print(f"| {title} | {1e3 * median:.0f} | {results[0] / median:.2f} |")
     name = VARIANTS["PALA"]
     small, large = medians([prepared(name, 480, 640), prepared(name, 960, 1280)], rounds)
-    print(
-        f"\nFrom 480 x 640 to 960 x 1280 px, 4 times the pixels, PALA's time grows {large / small:.2f} times."
-    )
+    print(f"\nFrom 480 x 640 to 960 x 1280 px, 4 times the pixels, PALA's time grows {large / small:.2f} times.")
 
 
 def memory_table() -> None:

@@ -153,5 +153,5 @@ def test_load_by_default_gives_a_model_that_says_it_is_untrained(pair):
 
 
 def test_load_reads_a_checkpoint(tmp_path):
-    with pytest.raises(InputError, match="no linstereo.safetensors"):
+    with pytest.raises(InputError, match=r"no linstereo\.safetensors"):
         linstereo.load(tmp_path)

@@ -82,7 +82,7 @@ def test_natural_order_names_and_pairs():
         (Path("l/1.png"), Path("r/1.png")),
         (Path("l/2.png"), Path("r/2.png")),
     ]
-    with pytest.raises(InputError, match="2 left images .* 1 right"):
+    with pytest.raises(InputError, match=r"2 left images .* 1 right"):
         pair_up(left, right[:1])
     with pytest.raises(InputError, match="same name"):
         output_names([Path("a.png"), Path("a.png")])

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from linstereo.model.pala import position_tables
+from linstereo.model.pala import PALABlock, position_tables
 from linstereo.model.updater import ConvGRUUnit, MotionEncoder, MultiScaleUpdater, PALAUnit, ResidualHead
 
 
@@ -65,7 +65,7 @@ def test_fewer_scales_and_scales_without_motion(scales):
 
 def test_pala_unit_updates_through_the_gate_of_eq_8():
     hidden, motion, tables = states()
-    unit = PALAUnit(8, 8, heads=2, blocks=2)
+    unit = PALAUnit(8, 8, blocks=[PALABlock(8, 2), PALABlock(8, 2)])
     x = F.conv2d(torch.cat([hidden[0], motion[0]], 1), unit.project.weight, unit.project.bias)
     out = x.permute(0, 2, 3, 1)
     for block in unit.blocks:
@@ -90,7 +90,7 @@ def test_convgru_unit_is_the_plain_recurrence():
     torch.testing.assert_close(unit(h, [motion[1], motion[1]], tables[1]), (1 - z) * h + z * q)
 
 
-@pytest.mark.parametrize("make", [ConvGRUUnit, lambda h, c: PALAUnit(h, c, heads=2)])
+@pytest.mark.parametrize("make", [ConvGRUUnit, lambda h, c: PALAUnit(h, c, blocks=[PALABlock(h, 2)])])
 def test_hidden_states_stay_in_range_over_many_iterations(make):
     hidden, motion, tables = states()
     updater = MultiScaleUpdater(make, hidden=8, motion_channels=[8, 8, 8])
@@ -104,7 +104,7 @@ def test_convgru_is_local_and_pala_is_global():
     hidden, motion, _ = states(sizes=((16, 24),), batch=1)
     changed = motion[0].clone()
     changed[..., 0, 0] += 1
-    for unit, reach in ((ConvGRUUnit(8, 8), False), (PALAUnit(8, 8, heads=2), True)):
+    for unit, reach in ((ConvGRUUnit(8, 8), False), (PALAUnit(8, 8, blocks=[PALABlock(8, 2)]), True)):
         unit = unit.double()
         table = position_tables([(16, 24)], 4, device=torch.device("cpu"), dtype=torch.float64)[0]
         a, b = (unit(hidden[0].double(), [m.double()], table) for m in (motion[0], changed))

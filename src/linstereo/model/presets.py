@@ -15,6 +15,7 @@ from linstereo.errors import InputError
 from linstereo.model.backbone import Backbone, build_da3
 from linstereo.model.cost_volume import HierarchicalCostVolumes, PooledCostVolume
 from linstereo.model.linstereo import LinStereo
+from linstereo.model.pala import PALABlock
 from linstereo.model.updater import ConvGRUUnit, MotionEncoder, MultiScaleUpdater, PALAUnit, ResidualHead
 from linstereo.model.upsample import ConvexUpsampler
 
@@ -166,13 +167,14 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
 def _unit_factory(config: LinStereoConfig) -> Callable[[int, int], nn.Module]:
     if config.update == "convgru":
         return ConvGRUUnit
-    return partial(
-        PALAUnit,
-        heads=config.heads,
-        blocks=config.blocks,
+    make_block = partial(
+        PALABlock,
+        config.hidden,
+        config.heads,
         mlp_ratio=config.mlp_ratio,
         position_encoding=config.position_encoding,
         symmetric_rope=config.symmetric_rope,
         local_encoding=config.local_encoding,
         context_gate=config.context_gate,
     )
+    return lambda hidden, inputs: PALAUnit(hidden, inputs, blocks=[make_block() for _ in range(config.blocks)])

@@ -38,35 +38,18 @@ class MotionEncoder(nn.Module):
 
 
 class PALAUnit(nn.Module):
-    """PALA_s: project [h || inputs] to the hidden width, attend globally, update through a gate (Eq. 8)."""
+    """PALA_s: project [h || inputs] to the hidden width, attend globally, update through a gate (Eq. 8).
 
-    def __init__(
-        self,
-        hidden: int,
-        input_channels: int,
-        *,
-        heads: int,
-        blocks: int = 1,
-        mlp_ratio: float = 2.0,
-        position_encoding: bool = True,
-        symmetric_rope: bool = False,
-        local_encoding: bool = True,
-        context_gate: bool = True,
-    ) -> None:
+    Args:
+        hidden: channels of the hidden state.
+        input_channels: channels of all inputs together.
+        blocks: the attention blocks, of the hidden width; one in the paper.
+    """
+
+    def __init__(self, hidden: int, input_channels: int, *, blocks: Sequence[PALABlock]) -> None:
         super().__init__()
         self.project = nn.Conv2d(hidden + input_channels, hidden, 1)
-        self.blocks = nn.ModuleList(
-            PALABlock(
-                hidden,
-                heads,
-                mlp_ratio=mlp_ratio,
-                position_encoding=position_encoding,
-                symmetric_rope=symmetric_rope,
-                local_encoding=local_encoding,
-                context_gate=context_gate,
-            )
-            for _ in range(blocks)
-        )
+        self.blocks = nn.ModuleList(blocks)
         self.gate = nn.Conv2d(2 * hidden, hidden, 3, padding=1)
 
     def forward(self, hidden: Tensor, inputs: Sequence[Tensor], table: Tensor) -> Tensor:

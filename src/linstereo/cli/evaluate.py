@@ -1,0 +1,96 @@
+"""`linstereo evaluate`: measure a method on benchmarks, with a report."""
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+from linstereo.cli.method_options import add_method_options, build_method, no_progress, parse_benchmark, progress_bar
+from linstereo.cli.options import Subparsers
+from linstereo.errors import InputError
+from linstereo.evaluation.distributed import joined_workers
+from linstereo.evaluation.protocol import get_protocol, protocol_names
+from linstereo.evaluation.report import markdown_report
+from linstereo.evaluation.result_files import write_results
+from linstereo.evaluation.runner import Benchmark, evaluate, open_benchmark
+
+_PICTURES = 12
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the subcommand."""
+    parser = subparsers.add_parser(
+        "evaluate",
+        help="measure a model, SGBM or another tool's predictions on benchmarks",
+        description="Measure disparities on one or several benchmarks: a JSON file with every figure, tables in "
+        "Markdown, and an HTML report with pictures. A run that was stopped goes on when it is started again; "
+        "torchrun --nproc-per-node=N -m linstereo.cli evaluate ... shares it among N processes.",
+    )
+    parser.add_argument(
+        "--benchmark",
+        action="append",
+        default=[],
+        metavar="NAME[:SPLIT]=ROOT",
+        help="benchmark and the folder of its dataset, optionally with another split than the usual one; may be given "
+        "several times (see --list)",
+    )
+    parser.add_argument("--list", action="store_true", help="print the names of all benchmarks instead")
+    parser.add_argument("--out", default="evaluation", metavar="DIR", help="output folder (default: evaluation)")
+    parser.add_argument("--name", metavar="LABEL", help="what to call the method in tables")
+    parser.add_argument("--paper", action="store_true", help="show the results of the LinStereo paper beside this one")
+    parser.add_argument("--limit", type=int, metavar="N", help="measure only the first N images of each benchmark")
+    parser.add_argument(
+        "--pictures",
+        type=int,
+        default=_PICTURES,
+        metavar="N",
+        help=f"show the N worst images of each benchmark in the HTML report (default: {_PICTURES})",
+    )
+    parser.add_argument("--no-pictures", action="store_const", const=0, dest="pictures", help="show none of them")
+    parser.add_argument("--again", action="store_true", help="measure everything again, use no records of earlier runs")
+    add_method_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure, write the files and print the tables."""
+    if options.list:
+        for name in protocol_names():
+            print(f"{name:<20}{get_protocol(name).title}: {get_protocol(name).pairs}")
+        return
+    if options.pictures < 0:
+        raise InputError(f"--pictures is {options.pictures}; give a number of images, or 0 for none")
+    out = Path(options.out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; give a folder for the results")
+    benchmarks = _open_benchmarks(options.benchmark, limit=options.limit)
+    with joined_workers() as worker:
+        method = build_method(options, title=options.name, device=worker.device())
+        results = evaluate(
+            benchmarks,
+            method,
+            out=out,
+            worker=worker,
+            pictures=options.pictures,
+            again=options.again,
+            say=lambda text: print(text, file=sys.stderr),
+            progress=progress_bar if worker.leads else no_progress,
+        )
+        if results is None:
+            return
+        written = write_results(results, method, out=out, paper=options.paper)
+        print(markdown_report(results, title=method.title, settings=method.settings, paper=options.paper))
+        print(f"written: {', '.join(map(str, written))}")
+
+
+def _open_benchmarks(texts: list[str], *, limit: int | None) -> list[Benchmark]:
+    if not texts:
+        raise InputError("no benchmark is given; add --benchmark NAME=ROOT, or --list to see their names")
+    benchmarks = []
+    for text in texts:
+        name, split, root = parse_benchmark(text)
+        benchmarks.append(open_benchmark(name, root, split=split, limit=limit))
+    key, times = Counter(benchmark.key for benchmark in benchmarks).most_common(1)[0]
+    if times > 1:
+        raise InputError(f"the benchmark {key} is given {times} times; give each one once")
+    return benchmarks

@@ -1,0 +1,72 @@
+"""Options that say whose disparities to measure or submit: the network's, SGBM's, or another tool's files."""
+
+import argparse
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tqdm import tqdm
+
+from linstereo.cli.options import add_model_options, load_model
+from linstereo.errors import InputError
+from linstereo.evaluation.baselines import FolderMethod, SgbmMethod
+from linstereo.evaluation.methods import Method, ModelMethod
+
+_FOLDER = "folder:"
+_MODEL_OPTIONS = ("model", "backbone", "iters", "device")
+
+
+def add_method_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the method, and the options of the network."""
+    parser.add_argument(
+        "--method",
+        default="model",
+        metavar="METHOD",
+        help="model (the network, default), sgbm (OpenCV's StereoSGBM), or folder:DIR (predictions of another tool, "
+        "DIR/<name of the sample>.pfm, .npy, .exr or 16-bit .png)",
+    )
+    add_model_options(parser)
+
+
+def build_method(options: argparse.Namespace, *, title: str | None, device: str | None = None) -> Method:
+    """The method that the options describe; `device` is where the network runs unless the user says otherwise."""
+    chosen: str = options.method
+    if chosen == "model":
+        options.device = options.device or device
+        return ModelMethod(load_model(options), iters=options.iters, scale=options.scale, title=title)
+    given = [name for name in _MODEL_OPTIONS if getattr(options, name) is not None]
+    given += ["scale"] if options.scale != 1 else []
+    if given:
+        raise InputError(f"--{given[0]} is for the network, not for --method {chosen}; leave one of the two out")
+    if chosen == "sgbm":
+        return SgbmMethod(title=title)
+    if chosen.startswith(_FOLDER) and chosen != _FOLDER:
+        return FolderMethod(Path(chosen.removeprefix(_FOLDER)), title=title)
+    raise InputError(f"there is no method {chosen!r}; choose among model, sgbm and folder:DIR")
+
+
+def parse_benchmark(text: str) -> tuple[str, str | None, Path]:
+    """Name, split and root of a benchmark from NAME=ROOT or NAME:SPLIT=ROOT."""
+    named, equals, root = text.partition("=")
+    name, colon, split = named.partition(":")
+    if not equals or not name or not root or (colon and not split):
+        raise InputError(f"--benchmark {text!r} is not understood; write NAME=ROOT, such as kitti2015=data/kitti2015")
+    return name, split or None, Path(root)
+
+
+@contextlib.contextmanager
+def progress_bar(title: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A bar on the terminal, see `linstereo.evaluation.runner.Progress`."""
+    with tqdm(total=total, desc=title, unit="img", disable=None) as bar:
+
+        def on_image(name: str) -> None:
+            bar.set_postfix_str(name, refresh=False)
+            bar.update()
+
+        yield on_image
+
+
+@contextlib.contextmanager
+def no_progress(title: str, total: int) -> Iterator[Callable[[str], None]]:
+    """Show nothing, for all but one of several processes."""
+    yield lambda name: None

@@ -1,0 +1,49 @@
+"""`linstereo submit`: predictions packed for the test servers of KITTI, Middlebury and ETH3D."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from linstereo.cli.method_options import add_method_options, build_method, parse_benchmark, progress_bar
+from linstereo.cli.options import Subparsers
+from linstereo.evaluation.submission import FORMATS, write_submission
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the subcommand."""
+    parser = subparsers.add_parser(
+        "submit",
+        help="pack predictions for the test servers of KITTI, Middlebury and ETH3D",
+        description="Predict the pairs a test server asks for and pack them in its official format. A run that was "
+        "stopped goes on when it is started again.",
+    )
+    parser.add_argument(
+        "--benchmark",
+        required=True,
+        metavar="NAME[:SPLIT]=ROOT",
+        help=f"one of {', '.join(FORMATS)}, and the folder of its dataset; with a split, only that part of it",
+    )
+    parser.add_argument("--name", required=True, help="the method's name: letters, digits and hyphens")
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="time of one prediction (default: measured; needed with folder:DIR)"
+    )
+    parser.add_argument("--out", default="submission", metavar="DIR", help="output folder (default: submission)")
+    add_method_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Predict, pack and say where the archive is."""
+    benchmark, split, root = parse_benchmark(options.benchmark)
+    archive = write_submission(
+        benchmark,
+        root,
+        build_method(options, title=options.name),
+        name=options.name,
+        out=Path(options.out),
+        splits=None if split is None else [split],
+        seconds=options.seconds,
+        say=lambda text: print(text, file=sys.stderr),
+        progress=progress_bar,
+    )
+    print(f"written: {archive}")

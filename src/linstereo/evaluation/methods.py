@@ -1,0 +1,106 @@
+"""Where disparities come from, as the evaluation sees it, and the network as one such source.
+
+`linstereo.evaluation.baselines` has the others: OpenCV's SGBM, and files that another tool wrote.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linstereo.data.sample import StereoSample
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from linstereo.predictor import StereoPredictor
+
+
+class Method(Protocol):
+    """A source of disparity maps.
+
+    title: what tables and reports call it.
+    settings: everything that decides what it predicts, as plain JSON values. Measurements are used again only under
+        equal settings.
+    timed: whether the time that `predict` takes says something about the method.
+    """
+
+    title: str
+    settings: Mapping[str, Any]
+    timed: bool
+
+    def for_benchmark(self, key: str, names: Sequence[str]) -> Self:
+        """The method made ready for the samples `names` of the benchmark `key`; `InputError` if it cannot do them."""
+        ...
+
+    def sources(self, name: str) -> tuple[Path, ...]:
+        """Files, other than the dataset's, from which the prediction of the sample `name` is read."""
+        ...
+
+    def predict(self, sample: StereoSample) -> NDArray[np.float32]:
+        """Disparity of `sample`, float32 [H, W], px of its left image; not finite where there is none."""
+        ...
+
+
+class ModelMethod:
+    """A network: any checkpoint or preset, with any number of iterations.
+
+    Args:
+        predictor: the network.
+        iters: refinement iterations; by default the network's own number.
+        scale: run on images resized by this factor, in (0, 1]; the disparity still has the size of the sample.
+        title: what to call it; by default its name and number of iterations.
+    """
+
+    timed = True
+
+    def __init__(
+        self, predictor: "StereoPredictor", *, iters: int | None = None, scale: float = 1.0, title: str | None = None
+    ) -> None:
+        import torch
+
+        self._predictor = predictor
+        self._iters = predictor.model.config.iterations if iters is None else iters
+        self._scale = scale
+        untrained = "" if predictor.trained else ", random weights"
+        self.title = title or f"LinStereo ({predictor.name}{untrained}, T = {self._iters})"
+        self.settings: Mapping[str, Any] = {
+            "method": "model",
+            "weights_sha256": weights_digest(predictor.model),
+            "config": dataclasses.asdict(predictor.model.config),
+            "trained": predictor.trained,
+            "iterations": self._iters,
+            "scale": scale,
+            "device": predictor.device.type,
+            "torch": str(torch.__version__),
+        }
+        if predictor.device.type == "cpu":  # on which the last bits of a sum depend
+            self.settings = {**self.settings, "threads": torch.get_num_threads()}
+
+    def for_benchmark(self, key: str, names: Sequence[str]) -> Self:
+        """The same method: it can do every pair."""
+        return self
+
+    def sources(self, name: str) -> tuple[Path, ...]:
+        """None: the network needs only the pair."""
+        return ()
+
+    def predict(self, sample: StereoSample) -> NDArray[np.float32]:
+        """Run the network on one pair; float32 [H, W], px, >= 0."""
+        prediction = self._predictor.predict(sample.left, sample.right, iters=self._iters, scale=self._scale)
+        return prediction.disparity
+
+
+def weights_digest(model: "nn.Module") -> str:
+    """SHA-256 of all weights by name: the same for the same network, wherever it was loaded from."""
+    import torch
+
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()

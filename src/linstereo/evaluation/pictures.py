@@ -1,0 +1,171 @@
+"""Pictures of the worst images of a benchmark: left image, prediction, ground truth and error, as small JPEG files."""
+
+import heapq
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from linstereo.data.decoding import write_encoded
+from linstereo.data.sample import StereoSample
+from linstereo.errors import InputError
+from linstereo.evaluation.protocol import Protocol
+from linstereo.evaluation.scores import ImageScore
+from linstereo.geometry.depth import disparity_to_depth
+from linstereo.visualize import colorize
+
+PARTS = ("left", "prediction", "truth", "error")
+WIDTH = 480
+"""Largest width of a picture, px."""
+_JPEG_OPTIONS = (cv2.IMWRITE_JPEG_QUALITY, 80)
+LARGEST_DISPARITY_ERROR = 5.0
+"""Error at which the colours end, px."""
+LARGEST_DEPTH_ERROR = 0.25
+"""The same for depth, as a fraction of the true depth."""
+
+
+class Gallery:
+    """The pictures of the `keep` worst images of a benchmark, kept as the images come.
+
+    The worst images are those with the largest value of the protocol's first metric. An image gets its pictures when
+    it is among the worst so far, and loses them when it is no longer; so each image needs to be predicted only once.
+    """
+
+    def __init__(self, folder: Path, *, protocol: Protocol, keep: int) -> None:
+        self.folder = folder
+        self._protocol = protocol
+        self._keep = keep
+        self._heap: list[tuple[float, int]] = []  # the least bad first
+
+    def remember(self, index: int, score: ImageScore) -> None:
+        """Count an image that was measured by an earlier run, whose pictures are there if it was among the worst."""
+        self._enter(index, score)
+
+    def consider(self, index: int, score: ImageScore, sample: StereoSample, prediction: NDArray[np.float32]) -> None:
+        """Draw the image `index` if it is among the worst so far."""
+        if self._enter(index, score):
+            self.draw(index, sample, prediction)
+
+    def worst(self, scores: Iterable[tuple[int, ImageScore]]) -> list[int]:
+        """The indices of the images to show, the worst one first; images without a value are never shown."""
+        ranked = [(value, index) for index, score in scores if (value := self._badness(score)) is not None]
+        return [index for _, index in sorted(ranked, reverse=True)[: self._keep]]
+
+    def files(self, index: int) -> Mapping[str, Path]:
+        """Where the pictures of the image `index` are, by part."""
+        return {part: self.folder / f"{index:06d}-{part}.jpg" for part in PARTS}
+
+    def has(self, index: int) -> bool:
+        """Whether all pictures of the image `index` are there."""
+        return all(path.is_file() for path in self.files(index).values())
+
+    def draw(self, index: int, sample: StereoSample, prediction: NDArray[np.float32]) -> None:
+        """Write the pictures of one image."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot create the folder {self.folder}: {error.strerror}") from error
+        pictures = draw_pictures(self._protocol, sample, prediction)
+        for part, path in self.files(index).items():
+            write_encoded(path, cv2.cvtColor(pictures[part], cv2.COLOR_RGB2BGR), suffix=".jpg", options=_JPEG_OPTIONS)
+
+    def _enter(self, index: int, score: ImageScore) -> bool:
+        """Put an image among the worst if it belongs there; whichever it displaces loses its pictures."""
+        value = self._badness(score)
+        if value is None or self._keep == 0:
+            return False
+        if len(self._heap) < self._keep:
+            heapq.heappush(self._heap, (value, index))
+            return True
+        _, displaced = heapq.heappushpop(self._heap, (value, index))
+        for path in self.files(displaced).values():
+            path.unlink(missing_ok=True)
+        return displaced != index
+
+    def _badness(self, score: ImageScore) -> float | None:
+        return score.regions["all"].value(self._protocol.metrics[0])
+
+
+def draw_pictures(
+    protocol: Protocol, sample: StereoSample, prediction: NDArray[np.float32]
+) -> dict[str, NDArray[np.uint8]]:
+    """The four pictures of one image by part, uint8 [h, w, 3] RGB, at most `WIDTH` px wide.
+
+    Prediction and ground truth are disparities in the same colours; the error is that of the disparity in px, or of the
+    depth relative to the true one, where the protocol counts it. What is unknown, or does not count, is black.
+    """
+    assert sample.disparity is not None
+    assert sample.valid is not None
+    finite = np.isfinite(prediction)
+    shown = sample.disparity[sample.valid] if sample.valid.any() else prediction[finite]
+    low, high = (float(value) for value in np.percentile(shown, (1, 99))) if shown.size else (0.0, 1.0)
+    high = max(high, low + 1)  # a constant disparity has no range of its own
+    error, counted = error_map(protocol, sample, prediction)
+    largest = LARGEST_DISPARITY_ERROR if protocol.depth_range is None else LARGEST_DEPTH_ERROR
+    size = picture_size(sample.left.shape[1], sample.left.shape[0])
+    left = cv2.resize(sample.left, size, interpolation=cv2.INTER_AREA)
+    return {
+        "left": np.asarray(left, np.uint8),
+        "prediction": _colours(prediction, finite, size, low=low, high=high),
+        "truth": _colours(sample.disparity, sample.valid, size, low=low, high=high),
+        "error": _colours(error, counted, size, low=0.0, high=largest),
+    }
+
+
+def error_map(
+    protocol: Protocol, sample: StereoSample, prediction: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """The error that the protocol looks at, float32 [H, W], and where it counts, bool [H, W].
+
+    Disparity: px. Depth: fraction of the true depth. A prediction that is not finite has an infinite error.
+    """
+    assert sample.disparity is not None
+    assert sample.valid is not None
+    lost = ~np.isfinite(prediction)
+    if protocol.depth_range is None:
+        counted = sample.valid
+        if protocol.max_disparity is not None:
+            counted = counted & (sample.disparity < protocol.max_disparity)
+        error = np.abs(np.where(lost, 0, prediction) - sample.disparity)
+    else:
+        assert sample.calibration is not None
+        low, high = protocol.depth_range
+        truth = sample.depth if sample.depth is not None else disparity_to_depth(sample.disparity, sample.calibration)
+        counted = sample.valid & (truth > low) & (truth < high)
+        predicted = np.clip(disparity_to_depth(prediction, sample.calibration), low, high)
+        error = np.zeros_like(truth)
+        np.divide(np.abs(predicted - truth), truth, out=error, where=counted)
+    return np.where(lost, np.inf, error).astype(np.float32), counted
+
+
+def paint(
+    values: NDArray[np.float32], *, valid: NDArray[np.bool_] | None = None, low: float, high: float
+) -> NDArray[np.uint8]:
+    """Colours from `low` to `high`, uint8 [h, w, 3]; the darkest ones are not used, so nothing known looks black."""
+    return colorize(values, valid=valid, low=low - 0.1 * (high - low), high=high)
+
+
+def picture_size(width: int, height: int) -> tuple[int, int]:
+    """Width and height of the picture of an image, which is only ever made smaller."""
+    factor = min(WIDTH / width, 1.0)
+    return max(round(width * factor), 1), max(round(height * factor), 1)
+
+
+def _colours(
+    values: NDArray[np.float32],
+    known: NDArray[np.bool_],
+    size: tuple[int, int],
+    *,
+    low: float,
+    high: float,
+) -> NDArray[np.uint8]:
+    """Paint a map at a smaller size; a pixel is the mean of the known ones it covers, so sparse maps stay legible."""
+    limited = np.where(known, np.clip(values, low, high), 0).astype(np.float32)
+    weight = cv2.resize(known.astype(np.float32), size, interpolation=cv2.INTER_AREA)
+    total = cv2.resize(limited, size, interpolation=cv2.INTER_AREA)
+    some = weight > 1e-6
+    mean = np.zeros(total.shape, np.float32)
+    np.divide(total, weight, out=mean, where=some)
+    return paint(mean, valid=some, low=low, high=high)

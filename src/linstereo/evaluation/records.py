@@ -1,0 +1,177 @@
+"""Measurements on disk, written image by image, so that a run that was stopped goes on where it was.
+
+    <out>/records/<benchmark>/<fingerprint>/settings.json      under which settings the records were made
+    <out>/records/<benchmark>/<fingerprint>/process-0.jsonl    one line for each image that process 0 measured
+
+The fingerprint is that of the settings: other settings have other records, and never see these. A file is only ever
+appended to, a whole line at a time. A line that was cut short when the process was killed is no JSON, is skipped, and
+its image measured again.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from linstereo.data.files import atomic_path
+from linstereo.errors import InputError
+from linstereo.evaluation.scores import ImageScore
+
+FORMAT = 1
+
+Stamp = tuple[tuple[int, int], ...]
+"""Size in bytes and time of last change in ns of each file a measurement depends on."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One measured image: its score, the state of the files it came from, and how long the prediction took (s)."""
+
+    score: ImageScore
+    stamp: Stamp
+    seconds: float | None
+
+    def to_line(self) -> bytes:
+        """One line of JSON, and a newline on both sides: a line that was cut short before it stays alone."""
+        content = {"score": self.score.to_json(), "stamp": self.stamp, "seconds": self.seconds}
+        return f"\n{json.dumps(content, allow_nan=False)}\n".encode()
+
+    @classmethod
+    def from_line(cls, line: bytes) -> "Record | None":
+        """Read one line; None if it is damaged."""
+        try:
+            content = json.loads(line)
+            stamp = tuple((int(size), int(time)) for size, time in content["stamp"])
+            seconds = content["seconds"]
+            return cls(ImageScore.from_json(content["score"]), stamp, None if seconds is None else float(seconds))
+        except (ValueError, KeyError, TypeError, RecursionError):  # InputError is a ValueError
+            return None
+
+
+class RecordFolder:
+    """The records of one benchmark under one set of settings.
+
+    Args:
+        base: <out>/records/<benchmark>.
+        settings: what decides the scores, as plain JSON values.
+    """
+
+    def __init__(self, base: Path, settings: Mapping[str, Any]) -> None:
+        self.base = base
+        self.settings = settings
+        self.folder = base / fingerprint(settings)
+
+    def prepare(self) -> None:
+        """Make the folder and say in it which settings it stands for."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"cannot create the folder {self.folder}: {error.strerror}; choose another with --out"
+            ) from error
+        path = self.folder / "settings.json"
+        if not path.exists():
+            with atomic_path(path) as temporary:
+                temporary.write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
+
+    def discard(self) -> None:
+        """Delete the records under these settings."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def append(self, record: Record, *, process: int) -> None:
+        """Add one record to the file of the process with this number."""
+        path = self.folder / f"process-{process}.jsonl"
+        try:
+            with path.open("ab", buffering=0) as stream:
+                stream.write(record.to_line())
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}; make room or choose another --out") from error
+
+    def read(self) -> tuple[list[Record], int]:
+        """All records of all processes, and the number of damaged lines."""
+        records: list[Record] = []
+        damaged = 0
+        for path in sorted(self.folder.glob("process-*.jsonl")):
+            for line in path.read_bytes().splitlines():
+                if line.strip():
+                    record = Record.from_line(line)
+                    damaged += record is None
+                    records += [record] if record is not None else []
+        return records, damaged
+
+    def changes(self) -> list[str] | None:
+        """What differs from the newest other settings under which there are records; None if there are none."""
+        others = [path for path in self.base.glob("*/settings.json") if path.parent != self.folder]
+        for path in sorted(others, key=lambda other: other.stat().st_mtime, reverse=True):
+            try:
+                before = dict(_flat(json.loads(path.read_bytes())))
+            except ValueError:
+                continue
+            now = dict(_flat(json.loads(json.dumps(self.settings))))
+            return [
+                f"{key} was {_short(before.get(key))} and is {_short(now.get(key))}"
+                for key in sorted(before.keys() | now.keys())
+                if before.get(key) != now.get(key)
+            ]
+        return None
+
+
+def fingerprint(settings: Mapping[str, Any]) -> str:
+    """A short name that two settings share only if they are equal."""
+    text = json.dumps(settings, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def names_digest(names: Iterable[str]) -> str:
+    """SHA-256 of a list of names, in its order."""
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+
+
+def stamp_files(paths: Iterable[Path]) -> Stamp:
+    """The state of files; a file that cannot be looked at stands as (-1, -1), and its reader will say why."""
+    return tuple(_stamp(path) for path in paths)
+
+
+def usable(records: Iterable[Record], stamps: Mapping[str, Stamp]) -> tuple[dict[str, Record], Sequence[str]]:
+    """The records whose files are still as they were, by name, and the names of those whose files changed.
+
+    stamps: the state of the files of each image now. Records of other images are left out. Two different scores of one
+    image under the same state of its files are an `InputError`.
+    """
+    known: dict[str, Record] = {}
+    stale: set[str] = set()
+    for record in records:
+        name = record.score.name
+        if name in stamps:
+            if record.stamp != stamps[name]:
+                stale.add(name)
+            elif known.setdefault(name, record).score != record.score:
+                raise InputError(
+                    f"there are two different records of {name}, as if two runs wrote to one folder; run with --again"
+                )
+    return known, sorted(stale - known.keys())
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return (-1, -1)
+    return status.st_size, status.st_mtime_ns
+
+
+def _short(value: str | None) -> str:
+    text = "unset" if value is None else value
+    return text if len(text) <= 40 else f"{text[:12]}..."
+
+
+def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The leaves of nested dictionaries as dotted keys and printed values."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _flat(part, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, str(value)
