@@ -169,7 +169,14 @@ def test_a_value_that_does_not_fit_a_png_leaves_nothing_behind(quick_model, imag
 
 def test_the_untrained_model_says_so_plainly_when_run_as_a_program(tmp_path):
     reef = PROJECT / "examples" / "reef"
-    command = [sys.executable, "-m", "linstereo.cli", "predict", str(reef / "left.png"), str(reef / "right.png")]
+    command = [
+        sys.executable,
+        "-m",
+        "linstereo.cli",
+        "predict",
+        str(reef / "left/clear.png"),
+        str(reef / "right/clear.png"),
+    ]
     done = subprocess.run(
         [*command, "--out", str(tmp_path), "--iters", "1", "--scale", "0.25"],
         capture_output=True,
@@ -177,4 +184,4 @@ def test_the_untrained_model_says_so_plainly_when_run_as_a_program(tmp_path):
         check=True,
     )
     assert "not trained" in done.stderr
-    assert read_disparity(tmp_path / "left_disparity.pfm").shape == (320, 480)
+    assert read_disparity(tmp_path / "clear_disparity.pfm").shape == (320, 480)

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linstereo.data.disparity import read_disparity
-from linstereo.data.files import read_file
 from linstereo.data.layout import (
     check_root,
     check_size,
@@ -38,6 +37,7 @@ from linstereo.data.layout import (
 from linstereo.data.png import read_png_values
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 from linstereo.errors import InputError
+from linstereo.files import read_file
 from linstereo.geometry.calibration import StereoCalibration
 
 NAME = "booster"

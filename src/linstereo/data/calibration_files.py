@@ -19,8 +19,8 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 import numpy.typing as npt
 
-from linstereo.data.files import atomic_path, read_file
 from linstereo.errors import InputError
+from linstereo.files import atomic_path, read_file
 from linstereo.geometry.calibration import StereoCalibration
 
 FilePath = str | os.PathLike[str]

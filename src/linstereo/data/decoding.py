@@ -10,8 +10,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from linstereo.data.files import atomic_path
 from linstereo.errors import InputError
+from linstereo.files import atomic_path
 
 
 def decode(data: bytes, *, path: str | os.PathLike[str]) -> npt.NDArray[Any]:

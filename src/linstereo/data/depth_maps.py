@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linstereo.data.exr import read_exr
-from linstereo.data.files import read_file
 from linstereo.data.float_maps import as_float_map
 from linstereo.data.npy import read_npy
 from linstereo.data.packed_depth import read_packed_depth
 from linstereo.data.pfm import read_pfm
 from linstereo.data.png import check_png, read_png_values
 from linstereo.errors import InputError
+from linstereo.files import read_file
 
 SUFFIXES = (".npy", ".pfm", ".exr", ".png")
 _MILLIMETRES = 1000

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from linstereo.data.files import MAX_PIXELS, atomic_path, check_pixel_count, read_file
 from linstereo.data.float_maps import as_float_map, to_float32
 from linstereo.errors import InputError
+from linstereo.files import MAX_PIXELS, atomic_path, check_pixel_count, read_file
 
 _MAGIC = b"\x76\x2f\x31\x01"
 _MAX_VALUES = 3 * MAX_PIXELS  # all channels of all layers are decoded at once

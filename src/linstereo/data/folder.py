@@ -26,7 +26,6 @@ from linstereo.data.calibration_files import read_middlebury_calibration
 from linstereo.data.depth_maps import SUFFIXES as DEPTH_SUFFIXES
 from linstereo.data.depth_maps import read_depth
 from linstereo.data.disparity import read_disparity
-from linstereo.data.files import atomic_path, read_file
 from linstereo.data.layout import (
     check_root,
     check_size,
@@ -40,6 +39,7 @@ from linstereo.data.layout import (
 from linstereo.data.png import read_png_values
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 from linstereo.errors import InputError
+from linstereo.files import atomic_path, read_file
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.depth import depth_to_disparity
 

@@ -10,11 +10,11 @@ import re
 import struct
 from collections.abc import Callable
 
-from linstereo.data.files import check_pixel_count
 from linstereo.data.png import SIGNATURE as PNG_SIGNATURE
 from linstereo.data.png import check_png
 from linstereo.data.tiff import check_tiff
 from linstereo.errors import InputError
+from linstereo.files import check_pixel_count
 
 FilePath = str | os.PathLike[str]
 

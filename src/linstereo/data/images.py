@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from linstereo.data.decoding import decode, write_encoded
-from linstereo.data.files import read_file
 from linstereo.data.image_headers import check_picture
 from linstereo.data.pnm import decode_pnm, is_pnm
 from linstereo.errors import InputError
+from linstereo.files import read_file
 
 _WRITE_OPTIONS: dict[str, tuple[int, ...]] = {
     ".png": (),

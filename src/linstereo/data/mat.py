@@ -11,10 +11,10 @@ import zlib
 
 import numpy as np
 
-from linstereo.data.files import read_file
 from linstereo.data.mat_objects import SavedObjects, holds_objects
 from linstereo.data.mat_values import MatValue, variables
 from linstereo.errors import InputError
+from linstereo.files import read_file
 
 _HEADER_BYTES = 128
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"

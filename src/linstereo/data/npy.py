@@ -11,8 +11,8 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from linstereo.data.files import atomic_path, read_file
 from linstereo.errors import InputError
+from linstereo.files import atomic_path, read_file
 
 _MAGIC = b"\x93NUMPY"
 _DESCR = re.compile(rb"'descr'\s*:\s*'([<>|])([fiu])([1248])'")

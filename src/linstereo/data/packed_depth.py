@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from linstereo.data.decoding import decode, write_encoded
-from linstereo.data.files import read_file
 from linstereo.data.float_maps import as_float_map, to_float32
 from linstereo.data.png import check_png
 from linstereo.errors import InputError
+from linstereo.files import read_file
 
 
 def read_packed_depth(path: str | os.PathLike[str]) -> npt.NDArray[np.float32]:

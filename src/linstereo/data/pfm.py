@@ -14,9 +14,9 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from linstereo.data.files import atomic_path, read_file
 from linstereo.data.float_maps import to_float32
 from linstereo.errors import InputError
+from linstereo.files import atomic_path, read_file
 
 _HEADER = re.compile(rb"(PF|Pf)\s+(\d{1,10})\s+(\d{1,10})\s+([-+.\deE]{1,32})[ \t]*\r?\n")
 

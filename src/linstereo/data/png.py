@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from linstereo.data.decoding import decode, write_encoded
-from linstereo.data.files import check_pixel_count, read_file
 from linstereo.errors import InputError
+from linstereo.files import check_pixel_count, read_file
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type: grey, RGB, palette, grey + alpha, RGBA

@@ -1,6 +1,6 @@
 """The tables of the LinStereo paper, kept as data so that a result can stand beside the published ones.
 
-One CSV file per table in the folder `paper_tables` beside this module; `sources.json` there says where each
+One CSV file per table in the folder `tables` beside this module; `sources.json` there says where each
 comes from. A column `kitti2015/EPE` holds that metric of the protocol `kitti2015`; other regions than `all`
 stand between, as in `middlebury/occ/EPE`. Numbers keep the digits they are printed with. The paper's "Ours"
 is called LinStereo, with its number of iterations T where the paper says it.
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from linstereo.errors import InputError
 from linstereo.evaluation.protocol import get_protocol
 
-_FOLDER = files("linstereo.evaluation") / "paper_tables"
+_FOLDER = files("linstereo.evaluation") / "tables"
 _LABELS = ("method", "extra_data")
 
 # The tables that compare methods; of tables with the same figures, only the one with most digits.

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from linstereo.data.files import atomic_path
 from linstereo.errors import InputError
 from linstereo.evaluation.scores import ImageScore
+from linstereo.files import atomic_path
 
 FORMAT = 1
 

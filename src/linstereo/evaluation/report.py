@@ -54,9 +54,10 @@ def column_title(region: str, metric: str) -> str:
 
 
 def benchmark_columns(result: BenchmarkResult) -> tuple[Column, ...]:
-    """The columns of a benchmark's own table, in the order of the protocol."""
+    """The columns of a benchmark's own table, in the order of the protocol; none for regions no image has labels of."""
     protocol = result.benchmark.protocol
-    return tuple((region, metric) for region in protocol.regions for metric in protocol.metrics)
+    labelled = [r for r in protocol.regions if result.regions[r].images_without_labels < len(result.scores)]
+    return tuple((region, metric) for region in labelled for metric in protocol.metrics)
 
 
 def benchmark_table(result: BenchmarkResult, *, title: str, paper: bool) -> Table:

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from linstereo import __version__
-from linstereo.data.files import atomic_path
 from linstereo.evaluation.html_report import html_report
 from linstereo.evaluation.methods import Method
 from linstereo.evaluation.protocol import describe
 from linstereo.evaluation.records import FORMAT
 from linstereo.evaluation.report import markdown_report
 from linstereo.evaluation.runner import BenchmarkResult
+from linstereo.files import atomic_path
 
 
 def write_results(results: Sequence[BenchmarkResult], method: Method, *, out: Path, paper: bool) -> list[Path]:

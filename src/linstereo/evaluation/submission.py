@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 
 from linstereo.data.catalogue import open_dataset
 from linstereo.data.disparity import write_disparity
-from linstereo.data.files import atomic_path
 from linstereo.errors import InputError
 from linstereo.evaluation.methods import Method
 from linstereo.evaluation.records import fingerprint
 from linstereo.evaluation.runner import Progress, Say
+from linstereo.files import atomic_path
 
 _METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}")
 _KITTI_SMALLEST, _KITTI_LARGEST = 1 / 256, 65535 / 256

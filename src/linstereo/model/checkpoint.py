@@ -11,8 +11,8 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
-from linstereo.data.files import atomic_path
 from linstereo.errors import InputError
+from linstereo.files import atomic_path
 from linstereo.model.backbone import Backbone, DepthAnything3, load_da3_weights
 from linstereo.model.checkpoint_file import check_weights, find_checkpoint, read_metadata, read_safetensors
 from linstereo.model.linstereo import LinStereo

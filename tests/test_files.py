@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from linstereo.data.files import MAX_PIXELS, atomic_path, check_pixel_count, read_file
 from linstereo.errors import InputError
+from linstereo.files import MAX_PIXELS, atomic_path, check_pixel_count, read_file
 
 as_root = pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
 
