@@ -92,12 +92,12 @@ def test_two_processes_give_the_same_json_as_one_even_if_killed(tmp_path: Path) 
     assert lines_in(killed) == frames + 2
 
 
-def test_network_gives_the_same_json_with_the_same_number_of_threads(tmp_path: Path) -> None:
+def test_network_gives_the_same_json_however_many_threads_the_machine_has(tmp_path: Path) -> None:
     """torchrun gives each process one thread, and the last bits of the network depend on that number."""
     layouts.make_eth3d(tmp_path / "data")
     arguments = ["evaluate", "--model", "small", "--iters", "1", "--device", "cpu", "--no-pictures"]
     arguments += ["--benchmark", f"eth3d={tmp_path / 'data'}", "--out"]
-    assert start([*arguments, str(tmp_path / "one")], OMP_NUM_THREADS="1").wait() == 0
+    assert start([*arguments, str(tmp_path / "one")], OMP_NUM_THREADS="2").wait() == 0
     assert start([*arguments, str(tmp_path / "two")], launcher=TORCHRUN, OMP_NUM_THREADS="1").wait() == 0
     expected = (tmp_path / "one" / "results.json").read_bytes()
     assert (tmp_path / "two" / "results.json").read_bytes() == expected

@@ -5,7 +5,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from linstereo.cli.method_options import add_method_options, build_method, no_progress, parse_benchmark, progress_bar
+from linstereo.cli.method_options import (
+    add_method_options,
+    build_method,
+    cpu_threads,
+    no_progress,
+    parse_benchmark,
+    progress_bar,
+)
 from linstereo.cli.options import Subparsers
 from linstereo.errors import InputError
 from linstereo.evaluation.distributed import joined_workers
@@ -49,6 +56,14 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--no-pictures", action="store_const", const=0, dest="pictures", help="show none of them")
     parser.add_argument("--again", action="store_true", help="measure everything again, use no records of earlier runs")
     add_method_options(parser)
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        metavar="N",
+        help="CPU threads of the network in each process (default: 1, so that neither the machine nor the number of "
+        "processes changes a figure; torchrun uses the other cores)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -60,11 +75,13 @@ def run(options: argparse.Namespace) -> None:
         return
     if options.pictures < 0:
         raise InputError(f"--pictures is {options.pictures}; give a number of images, or 0 for none")
+    if options.threads < 1:
+        raise InputError(f"--threads is {options.threads}; give at least 1")
     out = Path(options.out)
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; give a folder for the results")
     benchmarks = _open_benchmarks(options.benchmark, limit=options.limit)
-    with joined_workers() as worker:
+    with joined_workers() as worker, cpu_threads(options.threads):
         method = build_method(options, title=options.name, device=worker.device())
         results = evaluate(
             benchmarks,

@@ -45,6 +45,19 @@ def build_method(options: argparse.Namespace, *, title: str | None, device: str 
     raise InputError(f"there is no method {chosen!r}; choose among model, sgbm and folder:DIR")
 
 
+@contextlib.contextmanager
+def cpu_threads(count: int) -> Iterator[None]:
+    """Let PyTorch use `count` threads on the CPU for as long as the context lasts."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def parse_benchmark(text: str) -> tuple[str, str | None, Path]:
     """Name, split and root of a benchmark from NAME=ROOT or NAME:SPLIT=ROOT."""
     named, equals, root = text.partition("=")
