@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from linstereo.errors import InputError
+from linstereo.model.cost_volume import build_volume
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import PRESETS, LinStereoConfig, build, preset
 from linstereo.model.summary import summarise
@@ -74,6 +75,45 @@ def test_each_iteration_adds_its_residual_to_the_disparity(model):
         states = list(islice(model.iterate(evidence), 2))
     torch.testing.assert_close(states[0].disparity, first)
     torch.testing.assert_close(states[1].disparity, first + second)
+
+
+def test_hidden_states_start_from_left_features_and_volumes_match_left_with_right(model):
+    left, right, _ = synthetic_pairs(2)
+    with torch.no_grad():
+        evidence = model.prepare(left, right)
+        left_features = model.backbone(left).pyramid
+        right_features = model.backbone(right).pyramid
+        for i in range(3):
+            hidden = torch.tanh(model.hidden_projection[i](left_features[i]))
+            torch.testing.assert_close(evidence.hidden[i], hidden)
+            project = model.cost_volumes.project[i]
+            volume = build_volume(project(left_features[i]), project(right_features[i]), levels=2, radius=3)
+            disparity = torch.full((2, 1, *hidden.shape[-2:]), 1.5)
+            torch.testing.assert_close(evidence.volumes[i].lookup(disparity), volume.lookup(disparity))
+
+
+def test_every_scale_looks_up_the_disparity_in_its_own_pixels(model):
+    class Recorder:
+        def lookup(self, disparity):
+            self.seen = disparity
+            return torch.zeros(1, 14, *disparity.shape[-2:])
+
+    volumes = [Recorder() for _ in range(3)]
+    disparity = torch.rand(1, 1, 16, 24)
+    model.encode_motion(volumes, disparity, 3)
+    assert torch.equal(volumes[0].seen, disparity)
+    for i, factor in ((1, 2), (2, 4)):
+        expected = disparity.unfold(2, factor, factor).unfold(3, factor, factor).mean(dim=(-1, -2)) / factor
+        torch.testing.assert_close(volumes[i].seen, expected)
+
+
+def test_no_gradient_flows_through_the_disparity_from_one_iteration_to_the_next(model):
+    left, right, _ = synthetic_pairs(1)
+    evidence = model.prepare(left, right)
+    start = evidence.disparity.requires_grad_()
+    first, second = islice(model.iterate(evidence), 2)
+    assert torch.autograd.grad(second.disparity.sum(), start, allow_unused=True, retain_graph=True) == (None,)
+    assert torch.autograd.grad(second.disparity.sum(), first.disparity, allow_unused=True) == (None,)
 
 
 def test_both_volumes_give_the_same_disparity_and_the_same_gradients(model):
@@ -179,7 +219,18 @@ def test_unknown_preset_names_the_known_ones():
         preset("papr")
 
 
-@pytest.mark.parametrize("change", [{"scales": 4}, {"hidden": 100}, {"levels": 0}, {"iterations": 0}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scales": 4},
+        {"hidden": 100},
+        {"levels": 0},
+        {"iterations": 0},
+        {"backbone": "vitl"},
+        {"cost_volume": "none"},
+        {"update": "gru"},
+    ],
+)
 def test_impossible_settings_are_refused(change):
     with pytest.raises(InputError, match=next(iter(change))):
         LinStereoConfig(**change)

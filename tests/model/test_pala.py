@@ -178,6 +178,32 @@ def test_the_block_without_any_position_encoding_is_blind_to_order_and_with_it_i
     assert shuffled_difference(aware) > 1e-3
 
 
+def test_the_block_is_the_formula_of_the_figure():
+    torch.manual_seed(0)
+    block = PALABlock(16, 4).double()
+    x = torch.randn(2, 5, 7, 16, dtype=torch.float64)
+    table = rotary_table(5, 7, 4, dtype=torch.float64)
+    y = x + block.cpe1(x)
+    y = y + block.attention(block.norm1(y), table)
+    y = y + block.cpe2(y)
+    y = y + block.mlp(block.norm2(y))
+    torch.testing.assert_close(block(x, table), y)
+
+
+def test_pala_is_the_formula_of_the_figure():
+    torch.manual_seed(0)
+    pala = PALA(16, 4).double()
+    x = torch.randn(2, 5, 7, 16, dtype=torch.float64)
+    table = rotary_table(5, 7, 4, dtype=torch.float64)
+    mixed = pala.mix(pala.encode(x))
+    query, key = (kernel(z).reshape(2, 35, 4, 4) for z in pala.query_key(mixed).split(16, dim=-1))
+    attended = linear_attention(query, key, mixed.reshape(2, 35, 4, 4), table).reshape(2, 5, 7, 16)
+    attended = attended + pala.value_encoding(mixed)
+    context = pala.context(x)
+    expected = pala.aggregate(attended * context * torch.sigmoid(context))
+    torch.testing.assert_close(pala(x, table), expected)
+
+
 def test_one_changed_position_reaches_every_other_in_one_pass():
     torch.manual_seed(0)
     attention = PALA(16, 4).double()
