@@ -164,7 +164,12 @@ def make_middlebury_classic(root: Path, *, year: int, scale: int | None = None) 
     files = ("view1", "view5", "disp1") if year >= 2005 else ("im2", "im6", "disp2")
     suffixes = (".png", ".png") if year >= 2003 else (".ppm", ".pgm")
     scale = scale or {2001: 8, 2003: 4, 2005: 3, 2006: 3}[year]
-    scenes = {2001: ("barn1", "map", "tsukuba", "venus"), 2003: ("cones", "teddy")}.get(year, ("Aloe", "Art"))
+    scenes = {
+        2001: ("barn1", "map", "tsukuba", "venus"),
+        2003: ("cones", "teddy"),
+        2005: ("Art", "Dolls"),
+        2006: ("Aloe", "Wood1"),
+    }[year]
     known = {}
     for index, scene in enumerate(scenes):
         stems, factor = files, scale

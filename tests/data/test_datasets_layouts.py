@@ -80,6 +80,28 @@ def test_kitti_without_occlusion_and_calibration(tmp_path: Path) -> None:
     check(open_dataset("kitti2015", tmp_path), chosen(expected, "training"))
 
 
+def test_kitti_partial_takes_whatever_ground_truth_a_frame_has(tmp_path: Path) -> None:
+    """Frame 0 is whole, frame 1 has only the points both cameras see, frame 2 all points without labels, 3 nothing."""
+    known = chosen(layouts.make_kitti2015(tmp_path, frames=4), "training")
+    names = sorted(known)
+    for folder, frame in (("disp_occ_0", 1), ("disp_noc_0", 2), ("disp_occ_0", 3), ("disp_noc_0", 3)):
+        (tmp_path / "training" / folder / f"{frame:06d}_10.png").unlink()
+    seen = known[names[1]]
+    assert seen.valid is not None
+    assert seen.occluded is not None
+    assert seen.disparity is not None
+    visible = seen.valid & ~seen.occluded
+    assert 0 < visible.sum() < seen.valid.sum()
+    expected = {
+        names[0]: known[names[0]],
+        names[1]: replace(
+            seen, disparity=np.where(visible, seen.disparity, np.float32(0)), valid=visible, occluded=None
+        ),
+        names[2]: replace(known[names[2]], occluded=None),
+    }
+    check(open_dataset("kitti2015", tmp_path, "train-partial"), expected)
+
+
 def test_kitti2012(tmp_path: Path) -> None:
     known = layouts.make_kitti2012(tmp_path)
     check(open_dataset("kitti2012", tmp_path), chosen(known, "training"))
@@ -115,6 +137,14 @@ def test_middlebury_classic(tmp_path: Path, year: int) -> None:
 def test_middlebury_classic_sizes(tmp_path: Path, year: int, split: str, scale: int) -> None:
     known = layouts.make_middlebury_classic(tmp_path, year=year, scale=scale)
     check(open_dataset(f"middlebury{year}", tmp_path, split), known)
+
+
+def test_middlebury_classic_takes_only_the_scenes_of_its_year(tmp_path: Path) -> None:
+    """One folder with the scenes of two years, whose disparities have different factors."""
+    old = layouts.make_middlebury_classic(tmp_path, year=2001)
+    new = layouts.make_middlebury_classic(tmp_path, year=2003)
+    check(open_dataset("middlebury2001", tmp_path), old)
+    check(open_dataset("middlebury2003", tmp_path), new)
 
 
 def test_middlebury_2005_leaves_out_scenes_without_truth(tmp_path: Path) -> None:

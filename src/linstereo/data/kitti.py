@@ -8,7 +8,8 @@
            <root>/{training,testing}/calib/000000.txt
 
 Only the frames *_10 have ground truth; the frames *_11 of the scene-flow benchmark are left out. `disp_occ` holds all
-ground truth, `disp_noc` only that of points which the right camera sees too.
+ground truth, `disp_noc` only that of points which the right camera sees too. The split `train-partial` is for copies of
+a part of the 2015 set: it takes the frames with any ground truth, that of `disp_noc` where `disp_occ` is missing.
 """
 
 import functools
@@ -31,8 +32,8 @@ from linstereo.data.layout import (
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 
 _FOLDERS = {"train": "training", "training": "training", "test": "testing", "testing": "testing"}
-SPLITS_2015 = tuple(_FOLDERS)
-"""`train` (also `training`) has ground truth, `test` (also `testing`) has none."""
+SPLITS_2015 = (*_FOLDERS, "train-partial")
+"""`train` (also `training`) has ground truth, `test` (also `testing`) has none, `train-partial` may lack some."""
 SPLITS_2012 = (*_FOLDERS, "train-grey", "test-grey")
 """As for 2015, in colour; with `-grey` the grey images, which the 2012 benchmark was first published with."""
 
@@ -55,8 +56,10 @@ _GREY_2012 = _Edition("kitti2012", "image_0", "image_1", "disp_occ", "disp_noc",
 
 def open_kitti2015(root: str | os.PathLike[str], split: str | None = None) -> ListedDataset:
     """Open KITTI 2015 (200 training and 200 test pairs); `split` is one of `SPLITS_2015`, None means `train`."""
-    split = choose_split(split, dataset="kitti2015", splits=_FOLDERS, default="train")
-    return _open(root, _COLOUR_2015, folder=split, split=split)
+    spellings = {**_FOLDERS, "train-partial": "training-partial"}
+    split = choose_split(split, dataset="kitti2015", splits=spellings, default="train")
+    folder, _, partial = split.partition("-")
+    return _open(root, _COLOUR_2015, folder=folder, split=split, partial=bool(partial))
 
 
 def open_kitti2012(root: str | os.PathLike[str], split: str | None = None) -> ListedDataset:
@@ -68,7 +71,7 @@ def open_kitti2012(root: str | os.PathLike[str], split: str | None = None) -> Li
 
 
 def read_kitti_pair(files: PairFiles, *, grey: bool = False) -> StereoSample:
-    """Read one listed pair; `disparity` is the file of disp_occ, `occlusion` that of disp_noc."""
+    """Read one listed pair; `disparity` is the file of disp_occ (or all there is), `occlusion` of disp_noc."""
     left, right = read_views(files)
     disparity = valid = occluded = calibration = None
     if files.disparity is not None:
@@ -92,23 +95,27 @@ def read_kitti_pair(files: PairFiles, *, grey: bool = False) -> StereoSample:
     )
 
 
-def _open(root: str | os.PathLike[str], edition: _Edition, *, folder: str, split: str) -> ListedDataset:
+def _open(
+    root: str | os.PathLike[str], edition: _Edition, *, folder: str, split: str, partial: bool = False
+) -> ListedDataset:
     base = check_root(root, dataset=edition.name, expected=[f"{folder}/{edition.left}"]) / folder
     lefts = _frames(base / edition.left)
     right_folder = require_folder(base / edition.right, dataset=edition.name, holding="the right images")
     rights = _frames(right_folder)
     require_stems(lefts, rights, dataset=edition.name, folder=right_folder, holding="the right image")
     require_stems(rights, lefts, dataset=edition.name, folder=base / edition.left, holding="the left image")
+    truths, visibles = base / edition.occ, base / edition.noc
     with_truth = folder == "training"
-    if with_truth:
-        truths = require_folder(base / edition.occ, dataset=edition.name, holding="the disparity of all points")
+    if with_truth and not partial:
+        require_folder(truths, dataset=edition.name, holding="the disparity of all points")
         require_stems(lefts, _frames(truths), dataset=edition.name, folder=truths, holding="the disparity")
-    with_noc = with_truth and (base / edition.noc).is_dir()
-    if with_noc:
-        noc_frames = _frames(base / edition.noc)
-        require_stems(
-            lefts, noc_frames, dataset=edition.name, folder=base / edition.noc, holding="the non-occluded disparity"
-        )
+        if visibles.is_dir():
+            holding = "the non-occluded disparity"
+            require_stems(lefts, _frames(visibles), dataset=edition.name, folder=visibles, holding=holding)
+    all_points = set(_frames(truths)) if with_truth and truths.is_dir() else set()
+    seen_points = set(_frames(visibles)) if with_truth and visibles.is_dir() else set()
+    if partial:
+        lefts = sorted((all_points | seen_points).intersection(lefts))
     calibration_folder = base / edition.calibration
     calibrations = file_names(calibration_folder) if calibration_folder.is_dir() else set()
     files = [
@@ -116,13 +123,14 @@ def _open(root: str | os.PathLike[str], edition: _Edition, *, folder: str, split
             name=f"{folder}/{frame.removesuffix('.png')}",
             left=base / edition.left / frame,
             right=right_folder / frame,
-            disparity=base / edition.occ / frame if with_truth else None,
-            occlusion=base / edition.noc / frame if with_noc else None,
+            disparity=(truths if frame in all_points else visibles) / frame if with_truth else None,
+            occlusion=visibles / frame if frame in all_points & seen_points else None,
             calibration=_calibration(calibration_folder, frame, calibrations),
         )
         for frame in lefts
     ]
-    require_some(files, dataset=edition.name, looked_for="*_10.png", where=base / edition.left)
+    looked_for = f"*_10.png with ground truth in {edition.occ} or {edition.noc}" if partial else "*_10.png"
+    require_some(files, dataset=edition.name, looked_for=looked_for, where=base / edition.left)
     read = functools.partial(read_kitti_pair, grey=edition.grey)
     return ListedDataset(f"{edition.name}/{split}", files, read)
 

@@ -8,8 +8,9 @@
            <root>/<scene>/view1.png, view5.png, disp1.png                  3 x (third), 2 x (half), 1 x (full size)
 
 The left image is the first of the two. 0 is unknown. Any image format will do, so the PNG copies of the 2001 set are
-read too (tsukuba then also as im2, im6, disp2). The sizes are not written in the folder names, so they are the split;
-an image whose width belongs to another size is refused, since its disparity would be read with the wrong factor.
+read too (tsukuba then also as im2, im6, disp2). Scenes are known by their folder's name, in any case; scenes of another
+year, which may lie in the same folder, are left out. The sizes are not written in the folder names, so they are the
+split; an image whose width belongs to another size is refused, since its disparity would be read with the wrong factor.
 """
 
 import functools
@@ -45,8 +46,18 @@ _SCALES: Mapping[int, Mapping[str, int]] = {
 _FULL_WIDTHS: Mapping[int, tuple[int, int]] = {2003: (1800, 1800), 2005: (1240, 1400), 2006: (1240, 1400)}
 """Smallest and largest width of the full-size images, px."""
 _SCALE_OF_SCENE = {(2001, "tsukuba"): 16}
-_WITHHELD = {2005: {"Computer", "Drumsticks", "Dwarves"}}
-"""Scenes published without ground truth; they are left out."""
+SCENES: Mapping[int, tuple[str, ...]] = {
+    2001: ("barn1", "barn2", "bull", "map", "poster", "sawtooth", "tsukuba", "venus"),
+    2003: ("cones", "teddy"),
+    2005: ("art", "books", "dolls", "laundry", "moebius", "reindeer"),
+    2006: (
+        *("aloe", "baby1", "baby2", "baby3", "bowling1", "bowling2", "cloth1", "cloth2", "cloth3", "cloth4"),
+        *("flowerpots", "lampshade1", "lampshade2", "midd1", "midd2", "monopoly", "plastic", "rocks1", "rocks2"),
+        *("wood1", "wood2"),
+    ),
+}
+"""The scenes with public ground truth, in lower case. Other folders are left out: a scene of another year would be read
+with the wrong factor, and three scenes of 2005 have no ground truth."""
 SPLITS = {year: tuple(scales) for year, scales in _SCALES.items()}
 
 
@@ -64,7 +75,7 @@ def open_middlebury_classic(root: str | os.PathLike[str], split: str | None = No
     files = []
     scales = {}
     for scene in folder_names(root):
-        if scene in _WITHHELD.get(year, ()):
+        if scene.lower() not in SCENES[year]:
             continue
         pair = _list_scene(root / scene, year=year, dataset=dataset)
         if pair is not None:
@@ -72,7 +83,8 @@ def open_middlebury_classic(root: str | os.PathLike[str], split: str | None = No
             scales[scene] = _SCALE_OF_SCENE.get((year, scene.lower()), _SCALES[year][split])
     if not files:
         left, right, truth = _VIEWS[year][0]
-        looked_for = f"<scene>/{left}.*, {right}.* and {truth}.*"
+        names = ", ".join(SCENES[year][:3])
+        looked_for = f"<scene>/{left}.*, {right}.* and {truth}.* of its {len(SCENES[year])} scenes ({names}, ...)"
         raise InputError(f"{dataset}: no scene in {root}, looked for {looked_for}{_hint(root, year=year)}")
     read = functools.partial(read_classic_pair, scales=scales, year=year, split=split)
     return ListedDataset(f"{dataset}/{split}", files, read)
