@@ -24,7 +24,7 @@ def assert_same(found: StereoSample, expected: StereoSample, *, tolerance: float
             assert getattr(found.calibration, field) == pytest.approx(getattr(expected.calibration, field), rel=1e-9)
 
 
-def check(dataset: StereoDataset, known: dict[str, StereoSample], *, tolerance: float = 0.0) -> None:
+def assert_dataset(dataset: StereoDataset, known: dict[str, StereoSample], *, tolerance: float = 0.0) -> None:
     names = [dataset.sample_name(index) for index in range(len(dataset))]
     assert sorted(names) == sorted(known)
     assert names == sorted(names) or len(names) == 1

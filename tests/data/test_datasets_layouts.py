@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.data import layouts
-from tests.data.checks import assert_same, check, chosen
+from tests.data.checks import assert_dataset, assert_same, chosen
 from tests.data.writers import write_rgb, write_values
 
 from linstereo.data.catalogue import dataset_names, open_dataset
@@ -52,24 +52,28 @@ def test_sceneflow(tmp_path: Path, merged: bool) -> None:
         for index in range(len(dataset)):
             assert_same(dataset[index], expected[dataset.sample_name(index)])
     assert len(open_dataset("sceneflow", tmp_path, "train-bothpasses")) == 24
-    check(open_dataset("sceneflow", tmp_path, "test"), chosen(known, "FlyingThings3D/finalpass/TEST"))
-    check(open_dataset("sceneflow", tmp_path, "test-cleanpass"), chosen(known, "FlyingThings3D/cleanpass/TEST"))
-    check(open_dataset("sceneflow", tmp_path, "flyingthings3d"), chosen(known, "FlyingThings3D/finalpass/TRAIN"))
-    check(open_dataset("sceneflow", tmp_path, "monkaa"), chosen(known, "Monkaa/finalpass"))
-    check(open_dataset("sceneflow", tmp_path, "driving-cleanpass"), chosen(known, "Driving/cleanpass"))
+    assert_dataset(open_dataset("sceneflow", tmp_path, "test"), chosen(known, "FlyingThings3D/finalpass/TEST"))
+    assert_dataset(
+        open_dataset("sceneflow", tmp_path, "test-cleanpass"), chosen(known, "FlyingThings3D/cleanpass/TEST")
+    )
+    assert_dataset(
+        open_dataset("sceneflow", tmp_path, "flyingthings3d"), chosen(known, "FlyingThings3D/finalpass/TRAIN")
+    )
+    assert_dataset(open_dataset("sceneflow", tmp_path, "monkaa"), chosen(known, "Monkaa/finalpass"))
+    assert_dataset(open_dataset("sceneflow", tmp_path, "driving-cleanpass"), chosen(known, "Driving/cleanpass"))
 
 
 def test_sceneflow_folder_names_in_any_case(tmp_path: Path) -> None:
     known = layouts.make_sceneflow(tmp_path)
     (tmp_path / "Monkaa").rename(tmp_path / "monkaa")
-    check(open_dataset("sceneflow", tmp_path, "monkaa"), chosen(known, "Monkaa/finalpass"))
+    assert_dataset(open_dataset("sceneflow", tmp_path, "monkaa"), chosen(known, "Monkaa/finalpass"))
 
 
 def test_kitti2015(tmp_path: Path) -> None:
     known = layouts.make_kitti2015(tmp_path)
-    check(open_dataset("kitti2015", tmp_path), chosen(known, "training"), tolerance=0)
-    check(open_dataset("kitti2015", tmp_path, "training"), chosen(known, "training"))
-    check(open_dataset("kitti2015", tmp_path, "test"), chosen(known, "testing"))
+    assert_dataset(open_dataset("kitti2015", tmp_path), chosen(known, "training"), tolerance=0)
+    assert_dataset(open_dataset("kitti2015", tmp_path, "training"), chosen(known, "training"))
+    assert_dataset(open_dataset("kitti2015", tmp_path, "test"), chosen(known, "testing"))
 
 
 def test_kitti_without_occlusion_and_calibration(tmp_path: Path) -> None:
@@ -77,7 +81,7 @@ def test_kitti_without_occlusion_and_calibration(tmp_path: Path) -> None:
     for folder in ("disp_noc_0", "calib_cam_to_cam"):
         (tmp_path / "training" / folder).rename(tmp_path / folder)
     expected = {name: replace(pair, occluded=None, calibration=None) for name, pair in known.items()}
-    check(open_dataset("kitti2015", tmp_path), chosen(expected, "training"))
+    assert_dataset(open_dataset("kitti2015", tmp_path), chosen(expected, "training"))
 
 
 def test_kitti_partial_takes_whatever_ground_truth_a_frame_has(tmp_path: Path) -> None:
@@ -99,13 +103,13 @@ def test_kitti_partial_takes_whatever_ground_truth_a_frame_has(tmp_path: Path) -
         ),
         names[2]: replace(known[names[2]], occluded=None),
     }
-    check(open_dataset("kitti2015", tmp_path, "train-partial"), expected)
+    assert_dataset(open_dataset("kitti2015", tmp_path, "train-partial"), expected)
 
 
 def test_kitti2012(tmp_path: Path) -> None:
     known = layouts.make_kitti2012(tmp_path)
-    check(open_dataset("kitti2012", tmp_path), chosen(known, "training"))
-    check(open_dataset("kitti2012", tmp_path, "testing"), chosen(known, "testing"))
+    assert_dataset(open_dataset("kitti2012", tmp_path), chosen(known, "training"))
+    assert_dataset(open_dataset("kitti2012", tmp_path, "testing"), chosen(known, "testing"))
     grey = {
         name: replace(
             pair,
@@ -114,56 +118,56 @@ def test_kitti2012(tmp_path: Path) -> None:
         )
         for name, pair in known.items()
     }
-    check(open_dataset("kitti2012", tmp_path, "train-grey"), chosen(grey, "training"))
-    check(open_dataset("kitti2012", tmp_path, "test-grey"), chosen(grey, "testing"))
+    assert_dataset(open_dataset("kitti2012", tmp_path, "train-grey"), chosen(grey, "training"))
+    assert_dataset(open_dataset("kitti2012", tmp_path, "test-grey"), chosen(grey, "testing"))
 
 
 def test_middlebury(tmp_path: Path) -> None:
     known = layouts.make_middlebury(tmp_path, sizes="HQ")
-    check(open_dataset("middlebury", tmp_path), chosen(known, "trainingH"))
-    check(open_dataset("middlebury", tmp_path, "Q"), chosen(known, "trainingQ"))
-    check(open_dataset("middlebury", tmp_path, "trainingQ"), chosen(known, "trainingQ"))
-    check(open_dataset("middlebury", tmp_path, "test"), chosen(known, "testH"))
-    check(open_dataset("middlebury", tmp_path, "testQ"), chosen(known, "testQ"))
+    assert_dataset(open_dataset("middlebury", tmp_path), chosen(known, "trainingH"))
+    assert_dataset(open_dataset("middlebury", tmp_path, "Q"), chosen(known, "trainingQ"))
+    assert_dataset(open_dataset("middlebury", tmp_path, "trainingQ"), chosen(known, "trainingQ"))
+    assert_dataset(open_dataset("middlebury", tmp_path, "test"), chosen(known, "testH"))
+    assert_dataset(open_dataset("middlebury", tmp_path, "testQ"), chosen(known, "testQ"))
 
 
 @pytest.mark.parametrize("year", [2001, 2003, 2005, 2006])
 def test_middlebury_classic(tmp_path: Path, year: int) -> None:
     known = layouts.make_middlebury_classic(tmp_path, year=year)
-    check(open_dataset(f"middlebury{year}", tmp_path), known)
+    assert_dataset(open_dataset(f"middlebury{year}", tmp_path), known)
 
 
 @pytest.mark.parametrize(("year", "split", "scale"), [(2003, "half", 2), (2005, "half", 2), (2006, "full", 1)])
 def test_middlebury_classic_sizes(tmp_path: Path, year: int, split: str, scale: int) -> None:
     known = layouts.make_middlebury_classic(tmp_path, year=year, scale=scale)
-    check(open_dataset(f"middlebury{year}", tmp_path, split), known)
+    assert_dataset(open_dataset(f"middlebury{year}", tmp_path, split), known)
 
 
 def test_middlebury_classic_takes_only_the_scenes_of_its_year(tmp_path: Path) -> None:
     """One folder with the scenes of two years, whose disparities have different factors."""
     old = layouts.make_middlebury_classic(tmp_path, year=2001)
     new = layouts.make_middlebury_classic(tmp_path, year=2003)
-    check(open_dataset("middlebury2001", tmp_path), old)
-    check(open_dataset("middlebury2003", tmp_path), new)
+    assert_dataset(open_dataset("middlebury2001", tmp_path), old)
+    assert_dataset(open_dataset("middlebury2003", tmp_path), new)
 
 
 def test_middlebury_2005_leaves_out_scenes_without_truth(tmp_path: Path) -> None:
     known = layouts.make_middlebury_classic(tmp_path, year=2005)
     for name in ("view1", "view5"):
         write_rgb(tmp_path / "Dwarves" / f"{name}.png", known["Art"].left)
-    check(open_dataset("middlebury2005", tmp_path), known)
+    assert_dataset(open_dataset("middlebury2005", tmp_path), known)
 
 
 def test_eth3d(tmp_path: Path) -> None:
     known = layouts.make_eth3d(tmp_path)
-    check(open_dataset("eth3d", tmp_path), chosen(known, "two_view_training"))
-    check(open_dataset("eth3d", tmp_path, "test"), chosen(known, "two_view_testing"))
+    assert_dataset(open_dataset("eth3d", tmp_path), chosen(known, "two_view_training"))
+    assert_dataset(open_dataset("eth3d", tmp_path, "test"), chosen(known, "two_view_testing"))
 
 
 def test_booster(tmp_path: Path) -> None:
     known = layouts.make_booster(tmp_path)
-    check(open_dataset("booster", tmp_path), known)
-    check(open_dataset("booster", tmp_path, "Q"), known)
+    assert_dataset(open_dataset("booster", tmp_path), known)
+    assert_dataset(open_dataset("booster", tmp_path, "Q"), known)
     full = open_dataset("booster", tmp_path, "F")[0]
     quarter = known[full.name]
     assert full.left.shape == (480, 640, 3)
@@ -176,9 +180,9 @@ def test_booster(tmp_path: Path) -> None:
 
 def test_tartanair(tmp_path: Path) -> None:
     known = layouts.make_tartanair(tmp_path)
-    check(open_dataset("tartanair-uw", tmp_path), known, tolerance=1e-6)
-    check(open_dataset("tartanair-uw", tmp_path, "easy"), chosen(known, "ocean/Easy"), tolerance=1e-6)
-    check(open_dataset("tartanair-uw", tmp_path, "hard"), chosen(known, "ocean/Hard"), tolerance=1e-6)
+    assert_dataset(open_dataset("tartanair-uw", tmp_path), known, tolerance=1e-6)
+    assert_dataset(open_dataset("tartanair-uw", tmp_path, "easy"), chosen(known, "ocean/Easy"), tolerance=1e-6)
+    assert_dataset(open_dataset("tartanair-uw", tmp_path, "hard"), chosen(known, "ocean/Hard"), tolerance=1e-6)
 
 
 def test_tartanair_packed_depth(tmp_path: Path) -> None:
@@ -188,7 +192,7 @@ def test_tartanair_packed_depth(tmp_path: Path) -> None:
         depth = np.load(path)
         write_values(path.with_suffix(".png"), depth.astype("<f4")[..., None].view(np.uint8))
         path.unlink()
-    check(open_dataset("tartanair-uw", tmp_path), known, tolerance=1e-6)
+    assert_dataset(open_dataset("tartanair-uw", tmp_path), known, tolerance=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +211,7 @@ def test_folder(tmp_path: Path, disparity: str | None, depth: str | None, calibr
     known = layouts.make_folder(
         tmp_path, disparity=disparity, depth=depth, calibration=calibration, occlusion=with_truth
     )
-    check(open_dataset("folder", tmp_path), known, tolerance=1e-6)
+    assert_dataset(open_dataset("folder", tmp_path), known, tolerance=1e-6)
 
 
 def test_folder_of_other_image_formats(tmp_path: Path) -> None:
@@ -218,7 +222,7 @@ def test_folder_of_other_image_formats(tmp_path: Path) -> None:
             write_rgb(tmp_path / side / f"{stem}{suffix}", getattr(pair, side))
     (tmp_path / "left" / "notes.txt").write_text("not an image")
     (tmp_path / "left" / ".hidden.png").write_text("not an image")
-    check(open_dataset("folder", tmp_path), known)
+    assert_dataset(open_dataset("folder", tmp_path), known)
 
 
 def test_calibration_is_written_and_read_back(tmp_path: Path) -> None:
@@ -247,9 +251,9 @@ def test_folder_depth_in_millimetres(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "split"), [("tank", "test"), ("seastereo", "val")])
 def test_collections(tmp_path: Path, name: str, split: str) -> None:
     known = {"tank": layouts.make_tank, "seastereo": layouts.make_seastereo}[name](tmp_path)
-    check(open_dataset(name, tmp_path), known, tolerance=1e-6)
+    assert_dataset(open_dataset(name, tmp_path), known, tolerance=1e-6)
     first = {key: pair for key, pair in known.items() if key.endswith("/0000")}
-    check(open_dataset(name, tmp_path, split), first, tolerance=1e-6)
+    assert_dataset(open_dataset(name, tmp_path, split), first, tolerance=1e-6)
 
 
 def test_order_does_not_depend_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

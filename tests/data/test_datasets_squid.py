@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.data import layouts
-from tests.data.checks import assert_disparity_warps, check, chosen
+from tests.data.checks import assert_dataset, assert_disparity_warps, chosen
 from tests.data.scenes import HEIGHT, WIDTH
 from tests.data.writers import write_mat, write_rgb
 
@@ -17,8 +17,8 @@ from linstereo.errors import InputError
 def test_a_rig_that_needs_no_rectification(tmp_path: Path, points: bool) -> None:
     known = layouts.make_squid(tmp_path, sets_per_site=2, points=points)
     dataset = open_dataset("squid", tmp_path)
-    check(dataset, known, tolerance=1e-5)
-    check(open_dataset("squid", tmp_path, "satil"), chosen(known, "Satil"), tolerance=1e-5)
+    assert_dataset(dataset, known, tolerance=1e-5)
+    assert_dataset(open_dataset("squid", tmp_path, "satil"), chosen(known, "Satil"), tolerance=1e-5)
 
 
 @pytest.mark.parametrize("points", [False, True])
@@ -43,7 +43,7 @@ def test_distances_instead_of_points(tmp_path: Path) -> None:
     known = layouts.make_squid(tmp_path, points=True)
     for path in tmp_path.glob("*/*/xyzPoints.mat"):
         path.write_bytes(b"not a MATLAB file")
-    check(open_dataset("squid", tmp_path, "all-distance"), known, tolerance=1e-5)
+    assert_dataset(open_dataset("squid", tmp_path, "all-distance"), known, tolerance=1e-5)
     with pytest.raises(InputError, match=r"xyzPoints\.mat"):
         open_dataset("squid", tmp_path)[0]
 
