@@ -111,6 +111,13 @@ def test_the_volume_is_stored_only_while_it_is_small(predictor, pair, monkeypatc
     np.testing.assert_allclose(first, second, atol=1e-4)
 
 
+def test_on_the_cpu_freed_memory_is_kept(monkeypatch):
+    calls = []
+    monkeypatch.setattr("linstereo.predictor.keep_freed_memory", lambda: calls.append(1))
+    StereoPredictor(build(TINY, backbone=TinyBackbone()), device="cpu")
+    assert calls == [1]
+
+
 def test_the_report_of_the_depth_prior_comes_along(pair):
     model = build(
         LinStereoConfig(hidden=32, heads=2, feature_width=32), backbone=TinyBackbone(depth=torch.ones(1, 1, 56, 84))

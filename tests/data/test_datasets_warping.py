@@ -23,7 +23,7 @@ def link(target: Path, source: Path) -> None:
     target.symlink_to(source)
 
 
-def prove(dataset: StereoDataset, *, pairs: int, gain: float = 2.0) -> None:
+def assert_all_warp(dataset: StereoDataset, *, pairs: int, gain: float = 2.0) -> None:
     """All pairs warp, and the ground truth is at least `gain` times better than no warping."""
     assert len(dataset) == pairs
     for index in range(pairs):
@@ -33,7 +33,7 @@ def prove(dataset: StereoDataset, *, pairs: int, gain: float = 2.0) -> None:
 
 def test_middlebury_v3(stereo_data: Path) -> None:
     dataset = open_dataset("middlebury", stereo_data / "middlebury_v3", "trainingQ")
-    prove(dataset, pairs=2)
+    assert_all_warp(dataset, pairs=2)
     motorcycle = dataset[0]
     assert motorcycle.name == "trainingQ/Motorcycle"
     assert int(motorcycle.valid.sum()) == 319078 + 41515
@@ -57,7 +57,7 @@ def test_middlebury_2005_and_2006(stereo_data: Path, tmp_path: Path) -> None:
     for year, scenes in ((2005, ["Reindeer"]), (2006, ["Aloe", "Baby1", "Cloth1"])):
         for scene in scenes:
             link(tmp_path / str(year) / scene, real / scene)
-        prove(open_dataset(f"middlebury{year}", tmp_path / str(year), "third"), pairs=len(scenes))
+        assert_all_warp(open_dataset(f"middlebury{year}", tmp_path / str(year), "third"), pairs=len(scenes))
     with pytest.raises(InputError, match="choose the split 'third'"):
         open_dataset("middlebury2006", tmp_path / "2006", "full")[0]
 
@@ -67,7 +67,7 @@ def test_middlebury_2001_and_2003(stereo_data: Path, tmp_path: Path) -> None:
     for year, scenes in ((2001, ["tsukuba", "venus"]), (2003, ["cones"])):
         for scene in scenes:
             link(tmp_path / str(year) / scene, real / scene)
-        prove(open_dataset(f"middlebury{year}", tmp_path / str(year)), pairs=len(scenes), gain=1.5)
+        assert_all_warp(open_dataset(f"middlebury{year}", tmp_path / str(year)), pairs=len(scenes), gain=1.5)
 
 
 def test_kitti2015(stereo_data: Path, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_kitti2015(stereo_data: Path, tmp_path: Path) -> None:
         link(training / "disp_noc_0" / f"{frame}_10.png", real / noc / f"{frame}_10.png")
     link(tmp_path / "both" / "training" / "calib_cam_to_cam", real / "calib_cam_to_cam")
     dataset = open_dataset("kitti2015", tmp_path / "both")
-    prove(dataset, pairs=2)
+    assert_all_warp(dataset, pairs=2)
     first = dataset[0]
     assert int(first.valid.sum()) == 100480
     assert int(first.occluded.sum()) == 355
@@ -93,7 +93,7 @@ def test_kitti2015(stereo_data: Path, tmp_path: Path) -> None:
     for folder in ("image_2", "image_3", "disp_occ_0"):
         link(tmp_path / "occ" / "training" / folder / "000046_10.png", real / folder / "000046_10.png")
     dataset = open_dataset("kitti2015", tmp_path / "occ")
-    prove(dataset, pairs=1)
+    assert_all_warp(dataset, pairs=1)
     assert dataset[0].occluded is None
 
 
@@ -104,7 +104,7 @@ def test_sceneflow(stereo_data: Path, tmp_path: Path) -> None:
         link(base / f"frames_finalpass/TEST/A/0000/{side}/0006.png", real / "images" / side / "0.png")
     link(base / "disparity/TEST/A/0000/left/0006.pfm", real / "disparity" / "left" / "0.pfm")
     dataset = open_dataset("sceneflow", tmp_path, "test")
-    prove(dataset, pairs=1)
+    assert_all_warp(dataset, pairs=1)
     assert dataset[0].valid.all()
 
 
@@ -129,7 +129,7 @@ def test_tartanair(stereo_data: Path, tmp_path: Path) -> None:
         right=real / "001116_right.png",
         disparity=disparity,
     )
-    prove(dataset, pairs=1, gain=1.3)
+    assert_all_warp(dataset, pairs=1, gain=1.3)
     sample = dataset[0]
     np.testing.assert_allclose(sample.disparity, disparity, rtol=1e-5)
     assert sample.calibration.focal * sample.calibration.baseline == 80
@@ -143,7 +143,7 @@ def test_tartanair_ocean(stereo_data: Path, tmp_path: Path) -> None:
         tmp_path, environment="ocean", left=real / "left.png", right=real / "right.png", disparity=disparity
     )
     assert len(open_dataset("tartanair-uw", tmp_path, "easy")) == 1
-    prove(dataset, pairs=1, gain=1.2)
+    assert_all_warp(dataset, pairs=1, gain=1.2)
 
 
 def test_eth3d_images(stereo_data: Path, tmp_path: Path) -> None:

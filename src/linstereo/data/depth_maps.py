@@ -11,16 +11,13 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from linstereo.data.exr import read_exr
+from linstereo.data.float_files import is_float_file, read_float_file
 from linstereo.data.float_maps import as_float_map
-from linstereo.data.npy import read_npy
 from linstereo.data.packed_depth import read_packed_depth
-from linstereo.data.pfm import read_pfm
 from linstereo.data.png import check_png, read_png_values
 from linstereo.errors import InputError
 from linstereo.files import read_file
@@ -36,18 +33,12 @@ def read_depth(path: str | os.PathLike[str]) -> NDArray[np.float32]:
     Infinite, NaN and negative values count as unknown.
     """
     suffix = Path(path).suffix.lower()
-    values: NDArray[Any]
-    if suffix == ".npy":
-        values = read_npy(path)
-    elif suffix == ".pfm":
-        values = read_pfm(path)
-    elif suffix == ".exr":
-        values = read_exr(path)
+    if is_float_file(path):
+        depth = read_float_file(path).copy()
     elif suffix == ".png":
-        values = _read_png(path)
+        depth = as_float_map(_read_png(path), name=str(path)).copy()
     else:
         raise InputError(f"{path} has the suffix {suffix!r}; a depth map must be {', '.join(SUFFIXES)}")
-    depth = as_float_map(values, name=str(path)).copy()
     depth[~(np.isfinite(depth) & (depth > 0))] = 0
     return depth
 

@@ -10,15 +10,14 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from linstereo.data.exr import read_exr
+from linstereo.data.float_files import is_float_file, read_float_file
 from linstereo.data.float_maps import as_float_map
-from linstereo.data.npy import read_npy, write_npy
-from linstereo.data.pfm import read_pfm, write_pfm
+from linstereo.data.npy import write_npy
+from linstereo.data.pfm import write_pfm
 from linstereo.data.png import read_png_values, write_png_values
 from linstereo.errors import InputError
 
@@ -33,22 +32,15 @@ def read_disparity(path: str | os.PathLike[str]) -> npt.NDArray[np.float32]:
     opposite sign convention and is an `InputError`.
     """
     suffix = Path(path).suffix.lower()
-    if suffix == ".pfm":
-        values: npt.NDArray[Any] = read_pfm(path)
-        if values.ndim == 3:
-            raise InputError(f"{path} is a colour PFM file; a disparity map has one channel")
+    if is_float_file(path):
+        disparity = read_float_file(path).copy()
     elif suffix == ".png":
         stored = read_png_values(path)
         if stored.dtype != np.uint16:
             raise InputError(f"{path} is an 8-bit PNG; a disparity map must have 16 bits (value / 256 = pixels)")
-        values = stored.astype(np.float32) / _PNG_SCALE
-    elif suffix == ".npy":
-        values = read_npy(path)
-    elif suffix == ".exr":
-        values = read_exr(path)
+        disparity = stored.astype(np.float32) / np.float32(_PNG_SCALE)
     else:
         raise InputError(f"{path} has the suffix {suffix!r}; a disparity map must be .pfm, .png, .npy or .exr")
-    disparity = as_float_map(values, name=str(path)).copy()
     known = np.isfinite(disparity) & (disparity != 0)
     positive = known & (disparity > 0)
     if known.any() and not positive.any():

@@ -1,7 +1,7 @@
 """Disparities to compare with: OpenCV's semi-global matching, and files that another tool wrote."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linstereo.data.disparity import read_disparity
-from linstereo.data.exr import read_exr
-from linstereo.data.float_maps import as_float_map
-from linstereo.data.npy import read_npy
-from linstereo.data.pfm import read_pfm
+from linstereo.data.float_files import is_float_file, read_float_file
 from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
 
@@ -30,8 +27,6 @@ SGBM_SETTINGS: Mapping[str, int] = {
 
 PREDICTION_SUFFIXES = (".pfm", ".npy", ".exr", ".png")
 """Kinds of prediction files, in the order of preference; 16-bit PNG last, since a PNG may be a mere picture."""
-
-_FLOAT_READERS: Mapping[str, Callable[[Path], NDArray[Any]]] = {".pfm": read_pfm, ".npy": read_npy, ".exr": read_exr}
 
 
 class SgbmMethod:
@@ -162,11 +157,9 @@ def read_prediction(path: Path) -> NDArray[np.float32]:
     NaN and infinity stay as they are, so that they count as wrong; 0 is a disparity of 0. A 16-bit PNG holds 256 for
     each pixel of disparity. A file whose values are all negative follows the opposite sign and is an `InputError`.
     """
-    reader = _FLOAT_READERS.get(path.suffix.lower())
-    if reader is None:
+    if not is_float_file(path):
         return read_disparity(path)
-    values = reader(path)
-    disparity = as_float_map(values, name=str(path))
+    disparity = read_float_file(path)
     finite = disparity[np.isfinite(disparity)]
     if finite.size and finite.max() < 0:
         raise InputError(f"{path} holds only negative disparities; change their sign, disparity is positive here")
