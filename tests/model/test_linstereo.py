@@ -208,7 +208,7 @@ def test_presets_cover_every_row_of_every_ablation_table():
             assert getattr(preset(f"{field}-{value}"), field) == value
     for name in ("components-hscv-dpi-pala", "pala-d", "levels-4", "scales-3", "blocks-1", "heads-4", "hidden-128"):
         assert preset(name) == preset("paper")
-    assert preset("components-none") == LinStereoConfig(cost_volume="single", depth_prior=False, update="convgru")
+    assert preset("components-none") == LinStereoConfig(cost_volume="single", start="zero", update="convgru")
     steps = [preset(f"pala-{x}") for x in "abcd"]
     flags = [(p.position_encoding, p.local_encoding, p.context_gate) for p in steps]
     assert flags == [(False, False, False), (True, False, False), (True, True, False), (True, True, True)]

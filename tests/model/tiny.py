@@ -35,7 +35,7 @@ class TinyBackbone(nn.Module):
         return BackboneFeatures(tuple(pyramid), depth)
 
 
-TINY = LinStereoConfig(depth_prior=False, hidden=32, heads=2, feature_width=32, levels=2, radius=3, iterations=4)
+TINY = LinStereoConfig(start="zero", hidden=32, heads=2, feature_width=32, levels=2, radius=3, iterations=4)
 
 
 def synthetic_pairs(count, height=64, width=96, seed=0):

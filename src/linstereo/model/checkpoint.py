@@ -1,7 +1,7 @@
 """LinStereo checkpoints: one safetensors file with the trained weights and, in its header, the settings.
 
-The frozen backbone is not repeated in every checkpoint: DA3 comes from its own official file, and a backbone that was
-handed in is handed in again.
+A frozen backbone is not repeated in every checkpoint: DA3 comes from its own official file, and a backbone that was
+handed in is handed in again. The compact backbone is trained, so it is stored with the rest.
 """
 
 import dataclasses
@@ -10,10 +10,11 @@ import os
 from pathlib import Path
 
 from safetensors.torch import save_file
+from torch import Tensor
 
 from linstereo.errors import InputError
 from linstereo.files import atomic_path
-from linstereo.model.backbone import Backbone, DepthAnything3, load_da3_weights
+from linstereo.model.backbone import Backbone, CompactBackbone, DepthAnything3, load_da3_weights
 from linstereo.model.checkpoint_file import check_weights, find_checkpoint, read_metadata, read_safetensors
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import LinStereoConfig, build
@@ -26,16 +27,18 @@ OFFICIAL_BACKBONES = {"vitb": "DA3-BASE", "vits": "DA3-SMALL"}
 
 def save_checkpoint(model: LinStereo, path: str | os.PathLike[str]) -> Path:
     """Write a network's weights and settings; the file appears whole or not at all."""
-    weights = {
-        key: tensor.detach().cpu().contiguous()
-        for key, tensor in model.state_dict().items()
-        if not key.startswith(BACKBONE_PREFIX)
-    }
+    weights = {key: tensor.detach().cpu().contiguous() for key, tensor in stored_weights(model).items()}
     metadata = {"format": FORMAT, "config": json.dumps(dataclasses.asdict(model.config))}
     target = Path(path)
     with atomic_path(target) as temporary:
         save_file(weights, temporary, metadata=metadata)
     return target
+
+
+def stored_weights(model: LinStereo) -> dict[str, Tensor]:
+    """What of a network belongs into its checkpoint."""
+    with_backbone = isinstance(model.backbone, CompactBackbone)
+    return {k: v for k, v in model.state_dict().items() if with_backbone or not k.startswith(BACKBONE_PREFIX)}
 
 
 def load_checkpoint(
@@ -48,10 +51,8 @@ def load_checkpoint(
     file = find_checkpoint(name_or_path, file_name=FILE_NAME)
     found = read_safetensors(file)
     model = build(_read_config(read_metadata(file), file=file), backbone=backbone)
-    expected = {key: value for key, value in model.state_dict().items() if not key.startswith(BACKBONE_PREFIX)}
-    weights = check_weights(found, expected, file=file, wanted="a checkpoint written by save_pretrained")
-    if backbone is None:
-        assert isinstance(model.backbone, DepthAnything3)
+    weights = check_weights(found, stored_weights(model), file=file, wanted="a checkpoint written by save_pretrained")
+    if backbone is None and isinstance(model.backbone, DepthAnything3):
         load_da3_weights(model.backbone, backbone_weights or OFFICIAL_BACKBONES[model.config.backbone])
     model.load_state_dict(weights, strict=False)
     return model.eval()

@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linstereo.model.layers import PointwiseConv
+
 VolumeKind = Literal["stored", "on_the_fly"]
 
 
@@ -33,6 +35,10 @@ class CostVolume(Protocol):
             [B, levels * (2 * radius + 1), h, w]. Level by level from fine to coarse; inside a level the samples are at
             disparity + k * 2**level for k from -radius to radius, linearly interpolated, zero outside the right image.
         """
+        ...
+
+    def correlations(self) -> Tensor:
+        """All correlations of the finest level: [B, h, w, w], left column before right column."""
         ...
 
 
@@ -75,6 +81,10 @@ class StoredVolume:
             samples.append(_interpolate(taps, fraction))
         return _channels_first(samples)
 
+    def correlations(self) -> Tensor:
+        """The stored correlations; see `CostVolume.correlations`."""
+        return self.pyramid[0]
+
 
 class OnTheFlyVolume:
     """The same evidence, correlated at lookup from left features and a pyramid of pooled right features."""
@@ -97,6 +107,10 @@ class OnTheFlyVolume:
             taps: Tensor = _TapCorrelation.apply(self.left, right, columns)  # type: ignore[no-untyped-call]
             samples.append(_interpolate(taps, fraction))
         return _channels_first(samples)
+
+    def correlations(self) -> Tensor:
+        """Correlate everything, and keep nothing of it; see `CostVolume.correlations`."""
+        return self.left @ self.right_pyramid[0].transpose(-1, -2)
 
 
 class _TapCorrelation(torch.autograd.Function):
@@ -210,7 +224,7 @@ class FeatureProjection(nn.Module):
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
         self.block = ResidualBlock(in_channels)
-        self.out = nn.Conv2d(in_channels, out_channels, 1)
+        self.out = PointwiseConv(in_channels, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, in_channels, h, w] -> [B, out_channels, h, w]."""

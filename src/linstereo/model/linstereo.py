@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.backbone import Backbone
+from linstereo.model.correlation_start import correlation_start, to_scale
 from linstereo.model.cost_volume import (
     CostVolume,
     HierarchicalCostVolumes,
@@ -59,14 +60,13 @@ class LinStereo(nn.Module):
 
     Args:
         config: the settings it was built from; stored with its checkpoints.
-        backbone: frozen multi-scale features and monocular depth.
+        backbone: multi-scale features and monocular depth; frozen unless it is the compact one.
         cost_volumes: HSCV, or a single volume.
         hidden_projection: one module per update scale that maps left features to the initial hidden state.
         motion_encoders: one per cost volume.
         updater: the recurrent units of all update scales.
         residual_head: finest hidden state to disparity residual.
         upsampler: 1/4 to full resolution.
-        use_depth_prior: start from monocular depth (DPI) instead of zero.
     """
 
     def __init__(
@@ -80,7 +80,6 @@ class LinStereo(nn.Module):
         updater: MultiScaleUpdater,
         residual_head: ResidualHead,
         upsampler: ConvexUpsampler,
-        use_depth_prior: bool,
     ) -> None:
         super().__init__()
         self.config = config
@@ -91,7 +90,11 @@ class LinStereo(nn.Module):
         self.updater = updater
         self.residual_head = residual_head
         self.upsampler = upsampler
-        self.use_depth_prior = use_depth_prior
+
+    @property
+    def use_depth_prior(self) -> bool:
+        """Whether refinement starts from monocular depth (DPI), which needs sparse matches."""
+        return self.config.start == "depth_prior"
 
     @classmethod
     def from_pretrained(
@@ -193,22 +196,26 @@ class LinStereo(nn.Module):
         features = self.backbone(pair, depth_images=batch if self.use_depth_prior else 0)
 
         volumes = self.cost_volumes(features.pyramid, kind=volume)
-        hidden = [
-            torch.tanh(project(feature[:batch])).contiguous(memory_format=torch.channels_last)
-            for project, feature in zip(self.hidden_projection, features.pyramid, strict=False)
-        ]  # each [B, hidden, H'/s, W'/s]
-
-        disparity = hidden[0].new_zeros(batch, 1, *_size(hidden[0]))
+        context = [feature[:batch] for feature in features.pyramid[: self.config.scales]]  # [B, C_s, H'/s, W'/s]
+        disparity = context[0].new_zeros(batch, 1, *_size(context[0]))
         prior: list[DepthPriorReport] = []
-        if self.use_depth_prior and features.depth is not None:
+        if features.depth is not None:
             if matches is None:
                 matches = [match_sparse(_to_uint8(a), _to_uint8(b)) for a, b in zip(left, right, strict=True)]
-            start, prior = initial_disparity(features.depth, matches, full_size=_size(pair), out_size=_size(hidden[0]))
-            disparity = start.to(disparity) / FINEST
+            depth, prior = initial_disparity(features.depth, matches, full_size=_size(pair), out_size=_size(disparity))
+            disparity = depth.to(disparity) / FINEST
+        elif self.config.start == "correlation":
+            start = correlation_start(volumes[min(1, len(volumes) - 1)].correlations())
+            disparity = to_scale(start, _size(disparity)).disparity.to(disparity)
+            context = [torch.cat([c, to_scale(start, _size(c)).cues.to(c)], dim=1) for c in context]
 
+        hidden = [
+            torch.tanh(project(c)).contiguous(memory_format=torch.channels_last)
+            for project, c in zip(self.hidden_projection, context, strict=True)
+        ]  # each [B, hidden, H'/s, W'/s]
         tables = position_tables(
             [_size(h) for h in hidden],
-            self.config.hidden // self.config.heads,
+            [h.shape[1] // self.config.heads for h in hidden],
             device=disparity.device,
             dtype=disparity.dtype,
         )
@@ -246,7 +253,7 @@ class LinStereo(nn.Module):
         return full[..., : size[0], : size[1]]
 
     def trained_parameters(self) -> dict[str, nn.Parameter]:
-        """The parameters that training changes, by name: everything but the frozen backbone."""
+        """The parameters that training changes, by name: everything but a frozen backbone."""
         return {name: p for name, p in self.named_parameters() if p.requires_grad}
 
 

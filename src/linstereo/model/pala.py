@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linstereo.model.layers import DepthwiseConv
+
 EPSILON = 1e-6
 
 
@@ -89,17 +91,6 @@ def linear_attention(
         denominator = normaliser(query, key) + epsilon
     summary = torch.einsum("bnhd,bnhe->bhde", turned_key, value) / key.shape[1]  # [B, heads, d, d]
     return torch.einsum("bnhd,bhde->bnhe", turned_query, summary) / denominator
-
-
-class DepthwiseConv(nn.Conv2d):
-    """A depth-wise 3x3 convolution on channels-last maps: [B, h, w, C] -> [B, h, w, C]."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__(channels, channels, 3, padding=1, groups=channels)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, h, w, C] -> [B, h, w, C]; the permutations are views."""
-        return super().forward(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
 
 
 class PALA(nn.Module):
@@ -207,7 +198,8 @@ class PALABlock(nn.Module):
 
 
 def position_tables(
-    sizes: Sequence[tuple[int, int]], head_dim: int, *, device: torch.device, dtype: torch.dtype
+    sizes: Sequence[tuple[int, int]], head_dims: Sequence[int], *, device: torch.device, dtype: torch.dtype
 ) -> list[Tensor]:
     """Rotary tables of several scales, made once per image pair because they do not change between iterations."""
-    return [rotary_table(h, w, head_dim, device=device, dtype=dtype) for h, w in sizes]
+    grids = zip(sizes, head_dims, strict=True)
+    return [rotary_table(*size, head_dim, device=device, dtype=dtype) for size, head_dim in grids]

@@ -12,7 +12,8 @@ from typing import Literal
 from torch import nn
 
 from linstereo.errors import InputError
-from linstereo.model.backbone import Backbone, build_da3
+from linstereo.model.backbone import Backbone, CompactBackbone, build_da3
+from linstereo.model.correlation_start import CUES
 from linstereo.model.cost_volume import HierarchicalCostVolumes, PooledCostVolume
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.pala import PALABlock
@@ -20,8 +21,9 @@ from linstereo.model.updater import ConvGRUUnit, MotionEncoder, MultiScaleUpdate
 from linstereo.model.upsample import ConvexUpsampler
 
 CHOICES = {
-    "backbone": ("vitb", "vits"),
+    "backbone": ("vitb", "vits", "compact"),
     "cost_volume": ("hierarchical", "single", "pooled"),
+    "start": ("depth_prior", "correlation", "zero"),
     "update": ("pala", "convgru"),
 }
 
@@ -31,15 +33,17 @@ class LinStereoConfig:
     """The settings of a network; the defaults are the paper's model.
 
     Args:
-        backbone: which DA3 encoder.
+        backbone: which DA3 encoder, frozen; or the small convolutional one that is trained with the rest.
         cost_volume: one volume per scale (HSCV), a single one at 1/4, or a single one from pooled features.
-        depth_prior: DPI on or off (zero start).
+        start: where refinement starts: from monocular depth (DPI), from the best matches of the 1/8 volume (of the 1/4
+            one if it is the only one), or from zero.
         update: PALA or the ConvGRU baseline.
         scales: update scales: 1 (1/4), 2 (1/4, 1/8) or 3 (1/4, 1/8, 1/16).
         feature_width: c_f, channels of the projected features.
         levels: L_corr, pyramid levels along the disparity axis.
         radius: samples on either side of the current match in each level.
         hidden: channels of the hidden states.
+        coarse_hidden: their channels at 1/8 and 1/16, where positions are few; 0 stands for `hidden`.
         heads: attention heads; hidden must be a multiple of 4 * heads.
         blocks: PALA blocks per updater.
         mlp_ratio: width of the block's MLP relative to hidden.
@@ -50,15 +54,16 @@ class LinStereoConfig:
         iterations: T used for training and by default for inference.
     """
 
-    backbone: Literal["vitb", "vits"] = "vitb"
+    backbone: Literal["vitb", "vits", "compact"] = "vitb"
     cost_volume: Literal["hierarchical", "single", "pooled"] = "hierarchical"
-    depth_prior: bool = True
+    start: Literal["depth_prior", "correlation", "zero"] = "depth_prior"
     update: Literal["pala", "convgru"] = "pala"
     scales: int = 3
     feature_width: int = 128
     levels: int = 4
     radius: int = 4
     hidden: int = 128
+    coarse_hidden: int = 0
     heads: int = 4
     blocks: int = 1
     mlp_ratio: float = 2.0
@@ -74,11 +79,18 @@ class LinStereoConfig:
                 raise InputError(f"{name} is {getattr(self, name)!r}; use {' or '.join(choices)}")
         if not 1 <= self.scales <= 3:
             raise InputError(f"scales is {self.scales}; use 1, 2 or 3")
-        if self.hidden % (4 * self.heads):
-            raise InputError(f"hidden is {self.hidden}; with {self.heads} heads use a multiple of {4 * self.heads}")
+        for name in ("hidden", "coarse_hidden"):
+            width = getattr(self, name)
+            if width < 0 or width % (4 * self.heads):
+                raise InputError(f"{name} is {width}; with {self.heads} heads use a multiple of {4 * self.heads}")
         for name in ("feature_width", "levels", "radius", "hidden", "heads", "blocks", "iterations"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; use at least 1")
+
+    @property
+    def hidden_widths(self) -> tuple[int, ...]:
+        """Channels of the hidden state of each update scale, finest first."""
+        return (self.hidden, *[self.coarse_hidden or self.hidden] * (self.scales - 1))
 
 
 def _ablations() -> dict[str, LinStereoConfig]:
@@ -92,7 +104,7 @@ def _ablations() -> dict[str, LinStereoConfig]:
                 on = [n for n, used in (("hscv", hscv), ("dpi", dpi), ("pala", pala)) if used]
                 variants["components-" + ("-".join(on) or "none")] = vary(
                     cost_volume="hierarchical" if hscv else "single",
-                    depth_prior=dpi,
+                    start="depth_prior" if dpi else "zero",
                     update="pala" if pala else "convgru",
                 )
     variants["components-pooled-dpi-pala"] = vary(cost_volume="pooled")
@@ -114,6 +126,14 @@ def _ablations() -> dict[str, LinStereoConfig]:
 PRESETS: dict[str, LinStereoConfig] = {
     "paper": LinStereoConfig(),
     "small": LinStereoConfig(backbone="vits"),
+    "compact": LinStereoConfig(
+        backbone="compact",
+        start="correlation",
+        feature_width=64,
+        hidden=48,
+        coarse_hidden=64,
+        iterations=4,
+    ),
     **_ablations(),
 }
 
@@ -134,8 +154,8 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
         backbone: features to use instead of the DA3 encoder that the settings name. The method does not depend on the
             backbone: anything that follows the `Backbone` protocol serves.
     """
-    features = build_da3(config.backbone) if backbone is None else backbone
-    if config.depth_prior and not features.has_depth:
+    features = _build_backbone(config) if backbone is None else backbone
+    if config.start == "depth_prior" and not features.has_depth:
         raise InputError("this backbone gives no monocular depth; use a preset without the depth prior (DPI)")
     channels = features.channels[: config.scales]
     sizes = {"width": config.feature_width, "levels": config.levels, "radius": config.radius}
@@ -147,21 +167,28 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
         cost_volumes = HierarchicalCostVolumes(matched, **sizes)
     volumes = config.scales if config.cost_volume == "hierarchical" else 1
     samples = config.levels * (2 * config.radius + 1)
+    widths = config.hidden_widths
+    cues = CUES if config.start == "correlation" else 0
     return LinStereo(
         config=config,
         backbone=features,
         cost_volumes=cost_volumes,
-        hidden_projection=nn.ModuleList(nn.Conv2d(c, config.hidden, 3, padding=1) for c in channels),
-        motion_encoders=[MotionEncoder(samples, config.hidden) for _ in range(volumes)],
+        hidden_projection=nn.ModuleList(
+            nn.Conv2d(c + cues, width, 3, padding=1) for c, width in zip(channels, widths, strict=True)
+        ),
+        motion_encoders=[MotionEncoder(samples, width) for width in widths[:volumes]],
         updater=MultiScaleUpdater(
             _unit_factory(config),
-            hidden=config.hidden,
-            motion_channels=[config.hidden] * volumes + [0] * (config.scales - volumes),
+            hidden=widths,
+            motion_channels=[*widths[:volumes], *[0] * (config.scales - volumes)],
         ),
         residual_head=ResidualHead(config.hidden),
         upsampler=ConvexUpsampler(config.hidden),
-        use_depth_prior=config.depth_prior,
     )
+
+
+def _build_backbone(config: LinStereoConfig) -> Backbone:
+    return CompactBackbone() if config.backbone == "compact" else build_da3(config.backbone)
 
 
 def _unit_factory(config: LinStereoConfig) -> Callable[[int, int], nn.Module]:
@@ -169,12 +196,11 @@ def _unit_factory(config: LinStereoConfig) -> Callable[[int, int], nn.Module]:
         return ConvGRUUnit
     make_block = partial(
         PALABlock,
-        config.hidden,
-        config.heads,
+        heads=config.heads,
         mlp_ratio=config.mlp_ratio,
         position_encoding=config.position_encoding,
         symmetric_rope=config.symmetric_rope,
         local_encoding=config.local_encoding,
         context_gate=config.context_gate,
     )
-    return lambda hidden, inputs: PALAUnit(hidden, inputs, blocks=[make_block() for _ in range(config.blocks)])
+    return lambda hidden, inputs: PALAUnit(hidden, inputs, blocks=[make_block(hidden) for _ in range(config.blocks)])

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from linstereo.model.correlation_start import CUES
 from linstereo.model.linstereo import Refined
 from linstereo.model.pala import position_tables
 from linstereo.model.presets import LinStereoConfig, build
@@ -89,17 +90,21 @@ def summarise(
         )
         return result
 
-    depth_images = 1 if config.depth_prior else 0
+    cues = CUES if config.start == "correlation" else 0
+    depth_images = 1 if model.use_depth_prior else 0
     features = run("backbone", model.backbone, lambda: model.backbone(pair, depth_images=depth_images))
     volumes = run("cost volumes", model.cost_volumes, lambda: model.cost_volumes(features.pyramid))
     hidden = run(
         "hidden state projections",
         model.hidden_projection,
-        lambda: [p(f[:1]) for p, f in zip(model.hidden_projection, features.pyramid, strict=False)],
+        lambda: [
+            project(torch.cat([f[:1], f.new_empty(1, cues, *f.shape[-2:])], dim=1))
+            for project, f in zip(model.hidden_projection, features.pyramid, strict=False)
+        ],
     )
     tables = position_tables(
         [(h.shape[-2], h.shape[-1]) for h in hidden],
-        config.hidden // config.heads,
+        [h.shape[1] // config.heads for h in hidden],
         device=torch.device("meta"),
         dtype=torch.float32,
     )

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linstereo.model.pala import DepthwiseConv, PALABlock
+from linstereo.model.layers import DepthwiseConv, PointwiseConv
+from linstereo.model.pala import PALABlock
 
 
 class MotionEncoder(nn.Module):
@@ -23,7 +24,7 @@ class MotionEncoder(nn.Module):
     def __init__(self, correlation_channels: int, out_channels: int) -> None:
         super().__init__()
         half = out_channels // 2
-        self.correlation1 = nn.Conv2d(correlation_channels, half, 1)
+        self.correlation1 = PointwiseConv(correlation_channels, half)
         self.correlation2 = nn.Conv2d(half, half, 3, padding=1)
         self.disparity1 = nn.Conv2d(1, half, 7, padding=3)
         self.disparity2 = nn.Conv2d(half, half, 3, padding=1)
@@ -48,7 +49,7 @@ class PALAUnit(nn.Module):
 
     def __init__(self, hidden: int, input_channels: int, *, blocks: Sequence[PALABlock]) -> None:
         super().__init__()
-        self.project = nn.Conv2d(hidden + input_channels, hidden, 1)
+        self.project = PointwiseConv(hidden + input_channels, hidden)
         self.blocks = nn.ModuleList(blocks)
         self.gate = nn.Conv2d(2 * hidden, hidden, 3, padding=1)
 
@@ -86,19 +87,18 @@ class MultiScaleUpdater(nn.Module):
 
     Args:
         make_unit: builds a unit from (hidden, input channels).
-        hidden: channels of every hidden state.
+        hidden: channels of each scale's hidden state, finest first.
         motion_channels: width of the motion features of each scale, finest first; 0 where a scale has none.
     """
 
     def __init__(
-        self, make_unit: Callable[[int, int], nn.Module], *, hidden: int, motion_channels: Sequence[int]
+        self, make_unit: Callable[[int, int], nn.Module], *, hidden: Sequence[int], motion_channels: Sequence[int]
     ) -> None:
         super().__init__()
-        scales = len(motion_channels)
         self.units = nn.ModuleList()
-        for i, motion in enumerate(motion_channels):
-            neighbours = (i > 0) + (i < scales - 1)
-            self.units.append(make_unit(hidden, motion + neighbours * hidden))
+        for i, (own, motion) in enumerate(zip(hidden, motion_channels, strict=True)):
+            neighbours = sum(hidden[max(i - 1, 0) : i + 2]) - own
+            self.units.append(make_unit(own, motion + neighbours))
 
     def forward(
         self, hidden: Sequence[Tensor], motion: Sequence[Tensor | None], tables: Sequence[Tensor]

@@ -3,6 +3,8 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linstereo.model.layers import PointwiseConv
+
 
 def convex_upsample(disparity: Tensor, weights: Tensor, *, factor: int) -> Tensor:
     """Blend the 3x3 coarse neighbourhood of every fine pixel.
@@ -32,7 +34,7 @@ class ConvexUpsampler(nn.Module):
         self.weights = nn.Sequential(
             nn.Conv2d(hidden, 2 * hidden, 3, padding=1),
             nn.ReLU(),
-            nn.Conv2d(2 * hidden, 9 * factor**2, 1),
+            PointwiseConv(2 * hidden, 9 * factor**2),
         )
 
     def forward(self, disparity: Tensor, hidden: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
-"""Backbones: the interface the stereo network asks for, and Depth Anything 3 behind it."""
+"""Backbones: the interface the stereo network asks for, Depth Anything 3 and a small one behind it."""
 
+from linstereo.model.backbone.compact import CompactBackbone
 from linstereo.model.backbone.da3 import (
     VIT_B,
     VIT_S,
@@ -16,6 +17,7 @@ __all__ = [
     "VIT_S",
     "Backbone",
     "BackboneFeatures",
+    "CompactBackbone",
     "DA3Config",
     "DepthAnything3",
     "NativeOutput",

@@ -1,0 +1,82 @@
+"""A small convolutional backbone that is trained together with the rest of the network.
+
+It stands in for Depth Anything 3 where there is no GPU and no download: an encoder down to 1/16, and a path back up
+that brings what the coarse levels know of the scene into the fine ones. It gives no monocular depth.
+"""
+
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from linstereo.model.backbone.protocol import BackboneFeatures
+
+WIDTHS = (24, 48, 80, 112)
+
+
+class NormalisedConv(nn.Module):
+    """Convolution, instance normalisation, ReLU: what a camera's exposure and contrast do is taken out at once."""
+
+    def __init__(self, in_channels: int, out_channels: int, *, kernel: int = 3, stride: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, bias=False)
+        self.norm = nn.InstanceNorm2d(out_channels, affine=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, in, h, w] -> [B, out, h / stride, w / stride], non-negative."""
+        return F.relu(self.norm(self.conv(x)), inplace=True)
+
+
+class Stage(nn.Module):
+    """Halve the size, then refine with a residual block."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.down = NormalisedConv(in_channels, out_channels, stride=2)
+        self.conv1 = NormalisedConv(out_channels, out_channels)
+        self.conv2 = NormalisedConv(out_channels, out_channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, in, h, w] -> [B, out, h / 2, w / 2]."""
+        x = self.down(x)
+        out: Tensor = x + self.conv2(self.conv1(x))
+        return out
+
+
+class CompactBackbone(nn.Module):
+    """Features at 1/4, 1/8 and 1/16 of an image from a few convolutions.
+
+    Args:
+        widths: channels at 1/2, 1/4, 1/8 and 1/16.
+    """
+
+    has_depth = False
+
+    def __init__(self, widths: Sequence[int] = WIDTHS) -> None:
+        super().__init__()
+        half, quarter, eighth, sixteenth = widths
+        self.channels = (quarter, eighth, sixteenth)
+        self.stem = NormalisedConv(3, half, kernel=5, stride=2)
+        self.quarter = Stage(half, quarter)
+        self.eighth = Stage(quarter, eighth)
+        self.sixteenth = Stage(eighth, sixteenth)
+        self.down_to_eighth = nn.Conv2d(sixteenth, eighth, 1)
+        self.merge_eighth = NormalisedConv(eighth, eighth)
+        self.down_to_quarter = nn.Conv2d(eighth, quarter, 1)
+        self.merge_quarter = NormalisedConv(quarter, quarter)
+
+    def forward(self, images: Tensor, *, depth_images: int = 0) -> BackboneFeatures:
+        """See `Backbone.__call__`; `depth_images` must be 0."""
+        if depth_images:
+            raise ValueError("the compact backbone gives no monocular depth")
+        x = self.stem((images - 0.5) * 4)  # [B, half, H/2, W/2]
+        quarter = self.quarter(x)  # [B, quarter, H/4, W/4]
+        eighth = self.eighth(quarter)  # [B, eighth, H/8, W/8]
+        sixteenth = self.sixteenth(eighth)  # [B, sixteenth, H/16, W/16]
+        eighth = eighth + self.merge_eighth(eighth + _twice(self.down_to_eighth(sixteenth)))
+        quarter = quarter + self.merge_quarter(quarter + _twice(self.down_to_quarter(eighth)))
+        return BackboneFeatures((quarter, eighth, sixteenth), None)
+
+
+def _twice(x: Tensor) -> Tensor:
+    return F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)

@@ -1,0 +1,130 @@
+"""A start for the refinement taken from the correlations themselves, for backbones without monocular depth.
+
+Every row of the 1/8 volume is a distribution over matches. Semi-global aggregation (Hirschmüller 2008) lets pixels
+agree with their neighbours along four directions, the best match is refined between cells, and where left and right
+disagree the farther of the two nearest agreeing neighbours fills in: what one camera cannot see usually belongs to the
+background.
+
+Nothing here is learned and no gradient passes: features are trained by their own loss, the updaters by theirs.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+SMALL_STEP = 0.6
+"""Cost, in nats, of a disparity change of one cell between neighbours."""
+LARGE_STEP = 2.5
+"""Cost of any larger change."""
+WORST = 10.0
+"""Cost of an impossible match, and the limit of every cost."""
+CUES = 2
+"""Channels of `CorrelationStart.cues`."""
+
+
+class CorrelationStart(NamedTuple):
+    """Where refinement starts, and how much it may trust that."""
+
+    disparity: Tensor
+    """[B, 1, h, w] in px of the volume's scale, >= 0."""
+    cues: Tensor
+    """[B, 2, h, w] in [0, 1]: whether left and right agree; the probability of the chosen match before aggregation."""
+
+
+@torch.no_grad()
+def correlation_start(correlation: Tensor) -> CorrelationStart:
+    """Start from the correlations [B, h, w, w] of one scale (left column, then right column)."""
+    score = by_disparity(correlation.float())  # [B, h, w, D]
+    cost = (-score.log_softmax(dim=-1)).clamp(max=WORST)
+    total = aggregate(cost)
+    total = total.masked_fill(score.isneginf(), torch.inf)
+    best = total.argmin(dim=-1)  # [B, h, w]
+    agree = left_right_agreement(total, best)
+    probability = _window(score.softmax(dim=-1), best, radius=1).sum(dim=-1).clamp(max=1)
+    disparity = fill_from_background(_between_cells(total, best), agree)
+    return CorrelationStart(disparity.unsqueeze(1), torch.stack([agree.to(disparity), probability], dim=1))
+
+
+def by_disparity(correlation: Tensor) -> Tensor:
+    """Reorder [B, h, w, w] from right columns to disparities 0 to w / 2: [B, h, w, D], -inf outside the image."""
+    width = correlation.shape[-1]
+    count = width // 2 + 1
+    column = torch.arange(width, device=correlation.device)[:, None]
+    match = column - torch.arange(count, device=correlation.device)  # [w, D]
+    taken = correlation.gather(-1, match.clamp(min=0).expand(*correlation.shape[:2], width, count))
+    return taken.masked_fill(match < 0, -torch.inf)
+
+
+def aggregate(cost: Tensor, *, small_step: float = SMALL_STEP, large_step: float = LARGE_STEP) -> Tensor:
+    """Sum of the semi-global path costs of [B, h, w, D] along both rows and both columns: [B, h, w, D]."""
+    total = torch.zeros_like(cost)
+    for axis in (1, 2):
+        forward = cost.movedim(axis, 0)  # [n, B, other, D]
+        both = torch.stack([forward, forward.flip(0)], dim=1)  # [n, 2, B, other, D]
+        paths = _path_costs(both, small_step, large_step)
+        total += (paths[:, 0] + paths[:, 1].flip(0)).movedim(0, axis)
+    return total
+
+
+def _path_costs(cost: Tensor, small_step: float, large_step: float) -> Tensor:
+    """Cheapest way to each disparity along the first axis, less the running minimum: [n, ..., D] -> same."""
+    paths = torch.empty_like(cost)
+    paths[0] = previous = cost[0]
+    for i in range(1, len(cost)):
+        floor = previous.amin(dim=-1, keepdim=True)
+        way = torch.minimum(previous, floor + large_step)
+        way[..., 1:] = torch.minimum(way[..., 1:], previous[..., :-1] + small_step)
+        way[..., :-1] = torch.minimum(way[..., :-1], previous[..., 1:] + small_step)
+        torch.add(cost[i], way.sub_(floor), out=paths[i])
+        previous = paths[i]
+    return paths
+
+
+def left_right_agreement(total: Tensor, best: Tensor) -> Tensor:
+    """Where the best match of a left pixel has that pixel as its own best match, within one cell: bool [B, h, w]."""
+    width, count = total.shape[-2:]
+    column = torch.arange(width, device=total.device)[:, None]
+    left = column + torch.arange(count, device=total.device)  # [w, D] left column seen from a right one
+    flat = total.flatten(2)  # [B, h, w * D]
+    index = left.clamp(max=width - 1) * count + torch.arange(count, device=total.device)
+    from_right = flat[..., index.flatten()].view_as(total)
+    right_best = from_right.masked_fill(left >= width, torch.inf).argmin(dim=-1)  # [B, h, w]
+    match = column[:, 0] - best  # [B, h, w]
+    return (right_best.gather(-1, match.clamp(min=0)) - best).abs() <= 1
+
+
+def fill_from_background(disparity: Tensor, trusted: Tensor) -> Tensor:
+    """Replace what is not trusted by the smaller of the nearest trusted values in its row, [B, h, w] -> [B, h, w]."""
+    width = disparity.shape[-1]
+    column = torch.arange(width, device=disparity.device).expand_as(disparity)
+    before = torch.where(trusted, column, -1).cummax(dim=-1).values
+    after = torch.where(trusted, column, width).flip(-1).cummin(dim=-1).values.flip(-1)
+    value_before = disparity.gather(-1, before.clamp(min=0)).masked_fill(before < 0, torch.inf)
+    value_after = disparity.gather(-1, after.clamp(max=width - 1)).masked_fill(after == width, torch.inf)
+    filled = torch.minimum(value_before, value_after)
+    return torch.where(filled.isfinite(), filled, disparity)
+
+
+def _between_cells(total: Tensor, best: Tensor) -> Tensor:
+    """Vertex of the parabola through a minimum and its two neighbours, [B, h, w] in cells."""
+    below, middle, above = _window(total, best, radius=1).unbind(dim=-1)
+    curvature = below - 2 * middle + above
+    shift = 0.5 * (below - above) / curvature.clamp(min=1e-6)
+    inside = (best > 0) & (best < total.shape[-1] - 1) & curvature.isfinite() & (curvature > 1e-6)
+    return best + torch.where(inside, shift.clamp(-0.5, 0.5), 0.0)
+
+
+def _window(values: Tensor, centre: Tensor, *, radius: int) -> Tensor:
+    """Values around an index of the last axis: [B, h, w, D] -> [B, h, w, 2 * radius + 1], clamped at the ends."""
+    steps = torch.arange(-radius, radius + 1, device=values.device)
+    index = (centre.unsqueeze(-1) + steps).clamp(0, values.shape[-1] - 1)
+    return values.gather(-1, index)
+
+
+def to_scale(start: CorrelationStart, size: tuple[int, int]) -> CorrelationStart:
+    """The start at another scale of the same images; disparities in px of that scale."""
+    factor = size[1] / start.disparity.shape[-1]
+    disparity = F.interpolate(start.disparity, size=size, mode="bilinear", align_corners=False) * factor
+    return CorrelationStart(disparity, F.interpolate(start.cues, size=size, mode="bilinear", align_corners=False))

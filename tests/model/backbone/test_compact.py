@@ -1,0 +1,55 @@
+"""The small backbone that is trained with the network."""
+
+import pytest
+import torch
+
+from linstereo.errors import InputError
+from linstereo.model.backbone import CompactBackbone
+from linstereo.model.linstereo import LinStereo
+from linstereo.model.presets import build, preset
+
+
+def test_pyramid_has_the_strides_and_channels_it_announces():
+    backbone = CompactBackbone()
+    features = backbone(torch.rand(2, 3, 64, 96))
+    assert features.depth is None
+    for feature, channels, stride in zip(features.pyramid, backbone.channels, (4, 8, 16), strict=True):
+        assert feature.shape == (2, channels, 64 // stride, 96 // stride)
+
+
+def test_exposure_and_contrast_hardly_change_the_features():
+    torch.manual_seed(0)
+    backbone = CompactBackbone()
+    image = torch.rand(1, 3, 128, 192)
+    bright = backbone(0.5 * image + 0.3)
+    for a, b in zip(backbone(image).pyramid, bright.pyramid, strict=True):
+        inner = (..., slice(2, -2), slice(2, -2))  # zero padding does change the border
+        assert (a[inner] - b[inner]).abs().mean() < 0.15 * a[inner].abs().mean()
+
+
+def test_asked_for_depth_it_says_it_has_none():
+    with pytest.raises(ValueError, match="no monocular depth"):
+        CompactBackbone()(torch.rand(1, 3, 32, 32), depth_images=1)
+    with pytest.raises(InputError, match="no monocular depth"):
+        build(preset("paper"), backbone=CompactBackbone())
+
+
+def test_compact_network_is_small_and_wholly_trained():
+    model = build(preset("compact"))
+    assert 1e6 < sum(p.numel() for p in model.parameters()) < 3e6
+    assert len(model.trained_parameters()) == len(list(model.parameters()))
+    outputs = model(torch.rand(1, 3, 64, 96), torch.rand(1, 3, 64, 96), 2, all_iterations=True)
+    sum(o.sum() for o in outputs).backward()
+    without = [name for name, p in model.named_parameters() if p.grad is None]
+    assert without == []
+
+
+def test_checkpoint_carries_the_backbone(tmp_path):
+    torch.manual_seed(1)
+    model = build(preset("compact")).eval()
+    model.save_pretrained(tmp_path)
+    again = LinStereo.from_pretrained(tmp_path)
+    left, right = torch.rand(2, 1, 3, 64, 96)
+    with torch.inference_mode():
+        assert torch.equal(model(left, right, 2), again(left, right, 2))
+        assert torch.allclose(again(left, right, 2), again(left, right, 2, volume="on_the_fly"), atol=2e-3)

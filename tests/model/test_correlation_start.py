@@ -1,0 +1,133 @@
+"""The start from correlations, against brute force and against known scenes."""
+
+import numpy as np
+import pytest
+import torch
+
+from linstereo.model.correlation_start import (
+    CUES,
+    aggregate,
+    by_disparity,
+    correlation_start,
+    fill_from_background,
+    left_right_agreement,
+    to_scale,
+)
+
+
+def test_by_disparity_reads_the_column_a_disparity_points_to():
+    correlation = torch.rand(2, 3, 8, 8)
+    scores = by_disparity(correlation)
+    assert scores.shape == (2, 3, 8, 5)
+    for x in range(8):
+        for d in range(5):
+            if d > x:
+                assert torch.isneginf(scores[:, :, x, d]).all()
+            else:
+                assert torch.equal(scores[:, :, x, d], correlation[:, :, x, x - d])
+
+
+def path_costs_by_definition(cost, order, small, large):
+    """Semi-global matching along one line, pixel by pixel and disparity by disparity."""
+    count = cost.shape[-1]
+    out = np.zeros_like(cost)
+    previous = None
+    for i in order:
+        for d in range(count):
+            if previous is None:
+                out[i, d] = cost[i, d]
+                continue
+            ways = [previous[e] + (0 if e == d else small if abs(e - d) == 1 else large) for e in range(count)]
+            out[i, d] = cost[i, d] + min(ways) - previous.min()
+        previous = out[i]
+    return out
+
+
+def test_aggregation_equals_its_definition():
+    cost = torch.rand(2, 5, 6, 7, dtype=torch.float64) * 4
+    found = aggregate(cost, small_step=0.3, large_step=1.1)
+    expected = np.zeros(cost.shape)
+    for b in range(2):
+        for y in range(5):
+            for order in (range(6), range(5, -1, -1)):
+                expected[b, y] += path_costs_by_definition(cost[b, y].numpy(), order, 0.3, 1.1)
+        for x in range(6):
+            for order in (range(5), range(4, -1, -1)):
+                expected[b, :, x] += path_costs_by_definition(cost[b, :, x].numpy(), order, 0.3, 1.1)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-12)
+
+
+def test_agreement_equals_a_loop_over_right_pixels():
+    total = torch.rand(1, 4, 9, 5, dtype=torch.float64)
+    column = torch.arange(9)[:, None]
+    total = total.masked_fill(torch.arange(5) > column, torch.inf)
+    best = total.argmin(dim=-1)
+    agree = left_right_agreement(total, best)
+    for y in range(4):
+        for x in range(9):
+            match = x - int(best[0, y, x])
+            own = min((float(total[0, y, match + d, d]), d) for d in range(5) if match + d < 9)[1]
+            assert bool(agree[0, y, x]) == (abs(own - int(best[0, y, x])) <= 1)
+
+
+def test_holes_take_the_farther_neighbour():
+    disparity = torch.tensor([[[9.0, 5.0, 7.0, 8.0, 3.0, 1.0]]])
+    trusted = torch.tensor([[[False, True, False, False, True, False]]])
+    assert fill_from_background(disparity, trusted).tolist() == [[[5.0, 5.0, 3.0, 3.0, 3.0, 3.0]]]
+    nowhere = torch.zeros_like(trusted)
+    assert torch.equal(fill_from_background(disparity, nowhere), disparity)
+
+
+def scene_correlations(disparity, width, *, sharpness, noise, seed=0):
+    """Correlations whose best match is the true one, with random scores added."""
+    generator = torch.Generator().manual_seed(seed)
+    position = torch.arange(width) - disparity  # [h, w]
+    distance = torch.arange(width) - position.unsqueeze(-1)  # [h, w, w]
+    scores = -sharpness * distance.abs() + noise * torch.randn(distance.shape, generator=generator)
+    return scores.unsqueeze(0)
+
+
+@pytest.mark.parametrize("noise", [0.0, 3.0])
+def test_a_slanted_surface_is_found_between_cells(noise):
+    true = torch.linspace(3, 9, 32).expand(20, 32)
+    start = correlation_start(scene_correlations(true, 32, sharpness=2.0, noise=noise))
+    visible = torch.arange(32) - true >= 1
+    error = (start.disparity[0, 0] - true).abs()[visible]
+    assert start.cues.shape == (1, CUES, 20, 32)
+    assert error.mean() < (0.15 if noise == 0 else 0.7)
+    alone = by_disparity(scene_correlations(true, 32, sharpness=2.0, noise=noise)).argmax(dim=-1)[0]
+    if noise:
+        assert error.mean() < 0.7 * (alone - true).abs()[visible].mean()  # neighbours help each other
+
+
+def test_what_only_the_left_camera_sees_gets_the_background():
+    """A near bar hides a strip of the background to its left from the right camera."""
+    width, near, far = 40, 9.0, 2.0
+    true = torch.full((16, width), far)
+    true[:, 24:30] = near
+    hidden = torch.zeros(width, dtype=torch.bool)
+    hidden[24 - int(near - far) : 24] = True
+    scores = scene_correlations(true, width, sharpness=3.0, noise=0.3)
+    scores[:, :, hidden] = 0.1 * torch.randn(1, 16, int(hidden.sum()), width)  # nothing there matches anything
+    start = correlation_start(scores)
+    assert (start.disparity[0, 0][:, hidden] - far).abs().mean() < 0.3
+    assert (start.disparity[0, 0][:, 25:29] - near).abs().max() < 0.6
+    assert start.cues[0, 1][:, hidden].mean() < 0.5 * start.cues[0, 1][:, 32:].mean()
+
+
+def test_impossible_disparities_are_never_chosen():
+    start = correlation_start(torch.randn(2, 6, 10, 10) * 5)
+    assert (start.disparity >= 0).all()
+    assert (start.disparity <= torch.arange(10)).all()
+    assert start.disparity.isfinite().all()
+    assert ((start.cues >= 0) & (start.cues <= 1 + 1e-6)).all()
+
+
+def test_disparities_grow_with_the_map():
+    start = correlation_start(torch.randn(1, 6, 10, 10))
+    twice = to_scale(start, (12, 20))
+    assert twice.disparity.shape == (1, 1, 12, 20)
+    assert twice.cues.shape == (1, CUES, 12, 20)
+    flat = start._replace(disparity=torch.full_like(start.disparity, 3.0))
+    assert torch.allclose(to_scale(flat, (12, 20)).disparity, torch.tensor(6.0))
+    assert torch.allclose(to_scale(flat, (3, 5)).disparity, torch.tensor(1.5))
