@@ -1,4 +1,4 @@
-# make demo   disparity of the bundled pairs, into out/
+# make demo   disparity, depth, point clouds and pictures of the bundled pairs, into out/
 # make test   all tests
 # make lint   ruff and mypy
 # Each target sets up its own environment in .venv; another Python: make PYTHON=python3.12 demo
@@ -12,7 +12,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --constraint co
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/core.stamp
-	$(RUN) -m linstereo.cli predict examples/reef/left examples/reef/right --out out --format pfm
+	$(RUN) -m linstereo.cli predict 'examples/*/left/*.png' 'examples/*/right/*.png' --out out
 
 test: $(VENV)/dev.stamp
 	$(RUN) -m pytest --numprocesses auto

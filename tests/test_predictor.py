@@ -1,5 +1,7 @@
 """Numpy in, numpy out, at any size and of any kind."""
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
@@ -7,8 +9,11 @@ import torch
 
 import linstereo
 from linstereo import InputError, StereoPredictor
-from linstereo.model.presets import LinStereoConfig, build
-from linstereo.predictor import read_pair
+from linstereo.data.images import write_image
+from linstereo.geometry.calibration import StereoCalibration
+from linstereo.model.checkpoint import save_checkpoint
+from linstereo.model.presets import LinStereoConfig, build, preset
+from linstereo.predictor import bundled_weights, read_pair
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
 
@@ -152,11 +157,52 @@ def test_an_impossible_device_is_refused():
         StereoPredictor(build(TINY, backbone=TinyBackbone()), device="cuda:99")
 
 
-def test_load_by_default_gives_a_model_that_says_it_is_untrained(pair):
-    predictor = linstereo.load(device="cpu")
+def test_depth_and_points_of_a_prediction(predictor, pair, tmp_path):
+    prediction = predictor.predict(*pair, iters=1)
+    camera = StereoCalibration(focal=80.0, baseline=0.2, cx=47.5, cy=31.5, doffs=0.5)
+    depth = prediction.depth(camera)
+    np.testing.assert_allclose(depth, 16 / (prediction.disparity.astype(np.float64) + 0.5), rtol=1e-6)
+    cloud = prediction.point_cloud(pair[0], camera, max_depth=np.inf)
+    np.testing.assert_array_equal(cloud.points[:, 2], depth.ravel())
+    np.testing.assert_array_equal(cloud.colours, pair[0].reshape(-1, 3))
+    write_image(tmp_path / "left.png", pair[0])
+    from_file = prediction.point_cloud(tmp_path / "left.png", camera)
+    np.testing.assert_array_equal(from_file.points, cloud.points[depth.ravel() <= 16])
+
+
+def test_an_untrained_preset_says_so(pair):
+    predictor = linstereo.load("small", device="cpu")
     assert isinstance(predictor, StereoPredictor)
     assert not predictor.trained
     assert predictor.predict(*pair, iters=1).disparity.shape == (64, 96)
+
+
+def test_load_takes_the_bundled_weights(pair, tmp_path, monkeypatch):
+    torch.manual_seed(5)
+    model = build(preset("compact"))
+    (tmp_path / "weights").mkdir()
+    save_checkpoint(model, tmp_path / "weights/compact.safetensors")
+    monkeypatch.setattr("linstereo.predictor.resources.files", lambda package: {"linstereo": tmp_path}[package])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "compact").mkdir()  # a folder of that name does not get in the way of the default
+    default = linstereo.load(device="cpu")
+    (tmp_path / "compact").rmdir()
+    for predictor in (default, linstereo.load("compact", device="cpu")):
+        assert predictor.trained
+        assert predictor.name == "compact (bundled)"
+        for key, value in model.state_dict().items():
+            torch.testing.assert_close(predictor.model.state_dict()[key], value, rtol=0, atol=0)
+        assert predictor.predict(*pair, iters=1).disparity.shape == (64, 96)
+
+
+def test_bundled_weights_belong_to_the_package():
+    assert bundled_weights() == Path(linstereo.__file__).parent / "weights" / "compact.safetensors"
+
+
+def test_backbone_weights_for_a_model_that_has_its_own_are_refused(tmp_path):
+    for name in (None, "compact"):
+        with pytest.raises(InputError, match="'compact' has a backbone of its own"):
+            linstereo.load(name, device="cpu", backbone_weights=tmp_path)
 
 
 def test_load_reads_a_checkpoint(tmp_path):

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from linstereo.errors import InputError
+    from linstereo.geometry.calibration import StereoCalibration
     from linstereo.model.linstereo import LinStereo
     from linstereo.predictor import Prediction, StereoPredictor, load
 
 __version__ = "0.1.0"
-__all__ = ["InputError", "LinStereo", "Prediction", "StereoPredictor", "load"]
+__all__ = ["InputError", "LinStereo", "Prediction", "StereoCalibration", "StereoPredictor", "load"]
 
 _HOMES = {
     "InputError": "linstereo.errors",
     "LinStereo": "linstereo.model.linstereo",
     "Prediction": "linstereo.predictor",
+    "StereoCalibration": "linstereo.geometry.calibration",
     "StereoPredictor": "linstereo.predictor",
     "load": "linstereo.predictor",
 }

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 
 import cv2
@@ -14,6 +15,9 @@ from torch import Tensor
 from linstereo.cpu_memory import keep_freed_memory
 from linstereo.data.images import read_image, to_rgb8
 from linstereo.errors import InputError
+from linstereo.geometry.calibration import StereoCalibration
+from linstereo.geometry.depth import disparity_to_depth
+from linstereo.geometry.point_cloud import PointCloud, point_cloud
 from linstereo.model.backbone import DepthAnything3, load_da3_weights
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.depth_prior import DepthPriorReport, match_sparse
@@ -22,7 +26,7 @@ from linstereo.model.presets import PRESETS, build, preset
 
 MIN_SIDE = 32  # px; the smallest image the network takes
 STORED_VOLUME_LIMIT = 1 << 30  # bytes of correlations above which they are computed on the fly
-UNTRAINED_PRESET = "small"
+BUNDLED = "compact"  # the preset whose trained weights are part of the package
 
 ImageLike = npt.ArrayLike | str | os.PathLike[str]
 
@@ -40,6 +44,25 @@ class Prediction:
     disparity: npt.NDArray[np.float32]
     iterations: int
     prior: DepthPriorReport | None
+
+    def depth(self, calibration: StereoCalibration) -> npt.NDArray[np.float32]:
+        """Depth along the optical axis, float32 [H, W] in metres, infinite where the disparity gives none.
+
+        `calibration` is that of the input images at their own size, whatever `scale` was.
+        """
+        return disparity_to_depth(self.disparity, calibration)
+
+    def point_cloud(
+        self, left: ImageLike, calibration: StereoCalibration, *, max_depth: float | None = None
+    ) -> PointCloud:
+        """Points in metres with the colours of the left image, as `linstereo.geometry.point_cloud` makes them.
+
+        Args:
+            left: the left image, as given to `predict`.
+            calibration: of the input images at their own size.
+            max_depth: farther points are left out; by default those with a disparity below a pixel.
+        """
+        return point_cloud(self.disparity, _read(left, name="the left image"), calibration, max_depth=max_depth)
 
 
 class StereoPredictor:
@@ -60,7 +83,7 @@ class StereoPredictor:
         trained: bool = True,
         name: str = "model",
     ) -> None:
-        self.device = _pick_device(device)
+        self.device = pick_device(device)
         if self.device.type == "cpu":
             keep_freed_memory()
         self.model = model.to(self.device).eval()
@@ -128,34 +151,45 @@ def load(
     """Get a model ready to predict.
 
     Args:
-        name_or_path: a checkpoint file or folder, a hub repository, or a preset's name (random weights, for measuring
-            and testing). None stands for the preset `small` with random weights; `trained` of the result is then False.
+        name_or_path: a checkpoint file or folder, a hub repository, or a preset's name. None and `compact` stand for
+            the trained model that is part of the package; all other presets have random weights, for measuring and
+            testing, and `trained` of the result is then False.
         device: where to run, see `StereoPredictor`.
         backbone_weights: official DA3 weights for the frozen backbone, a path or hub name; from the hub by default.
     """
-    name = UNTRAINED_PRESET if name_or_path is None else str(name_or_path)
-    if name in PRESETS and not Path(name).exists():
+    name = BUNDLED if name_or_path is None else str(name_or_path)
+    by_name = name_or_path is None or (name in PRESETS and not Path(name).exists())
+    bundled = by_name and name == BUNDLED
+    bundled &= bundled_weights().is_file()  # until the weights are part of the package, `compact` is a preset as others
+    if bundled:
+        model = LinStereo.from_pretrained(bundled_weights())
+    elif by_name:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = build(preset(name))
-        if backbone_weights is not None:
-            assert isinstance(model.backbone, DepthAnything3)
+    else:
+        model = LinStereo.from_pretrained(name, backbone_weights=backbone_weights)
+    if backbone_weights is not None:
+        if not isinstance(model.backbone, DepthAnything3):
+            raise InputError(f"the model {name!r} has a backbone of its own; leave out the backbone weights")
+        if by_name:
             load_da3_weights(model.backbone, backbone_weights)
-        return StereoPredictor(model, device=device, trained=False, name=name)
-    model = LinStereo.from_pretrained(name, backbone_weights=backbone_weights)
-    return StereoPredictor(model, device=device, name=name)
+    return StereoPredictor(
+        model, device=device, trained=bundled or not by_name, name=f"{name} (bundled)" if bundled else name
+    )
+
+
+def bundled_weights() -> Path:
+    """The file of the trained weights that are part of the package."""
+    return Path(str(resources.files("linstereo").joinpath("weights", f"{BUNDLED}.safetensors")))
 
 
 def read_pair(left: ImageLike, right: ImageLike) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
     """Both images as uint8 [H, W, 3] RGB, checked to be large enough and of one size."""
     images, names = [], []
     for side, image in (("left", left), ("right", right)):
-        if isinstance(image, str | os.PathLike):
-            images.append(read_image(image))
-            names.append(os.fspath(image))
-        else:
-            images.append(to_rgb8(image, name=f"the {side} image"))
-            names.append(f"the {side} image")
+        names.append(os.fspath(image) if isinstance(image, str | os.PathLike) else f"the {side} image")
+        images.append(_read(image, name=names[-1]))
     for image, name in zip(images, names, strict=True):
         if min(image.shape[:2]) < MIN_SIDE:
             raise InputError(
@@ -167,6 +201,10 @@ def read_pair(left: ImageLike, right: ImageLike) -> tuple[npt.NDArray[np.uint8],
             f"{names[0]} is {w0} x {h0} px but {names[1]} is {w1} x {h1} px; give a rectified pair of one size"
         )
     return images[0], images[1]
+
+
+def _read(image: ImageLike, *, name: str) -> npt.NDArray[np.uint8]:
+    return read_image(image) if isinstance(image, str | os.PathLike) else to_rgb8(image, name=name)
 
 
 def _resized(image: npt.NDArray[np.uint8], scale: float) -> npt.NDArray[np.uint8]:
@@ -186,7 +224,8 @@ def _volume_bytes(height: int, width: int) -> int:
     return sum(8 * -(-height // s) * (-(-width // s)) ** 2 for s in (4, 8, 16))
 
 
-def _pick_device(device: str | torch.device | None) -> torch.device:
+def pick_device(device: str | torch.device | None) -> torch.device:
+    """The device of that name, checked to be usable; for None CUDA if there is one, else the CPU."""
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -11,6 +11,7 @@ def colorize(
     valid: npt.NDArray[np.bool_] | None = None,
     low: float | None = None,
     high: float | None = None,
+    reverse: bool = False,
 ) -> npt.NDArray[np.uint8]:
     """Paint a map with the turbo colours: dark blue for `low`, over green, to dark red for `high`.
 
@@ -19,6 +20,7 @@ def colorize(
         valid: where there is a value; elsewhere, and where a value is not finite, the picture is black.
         low: value of the first colour; by default the 1st percentile of the valid values.
         high: value of the last colour; by default their 99th percentile.
+        reverse: dark red for `low`, dark blue for `high`: near things in depth maps then look as in disparity maps.
 
     Returns:
         uint8 [H, W, 3] RGB.
@@ -32,6 +34,18 @@ def colorize(
     span = max(end - start, 1e-12)
     level = np.zeros(values.shape, np.uint8)
     level[known] = np.clip((shown - start) / span * 255, 0, 255).round().astype(np.uint8)
+    if reverse:
+        level = 255 - level
     picture = cv2.cvtColor(cv2.applyColorMap(level, cv2.COLORMAP_TURBO), cv2.COLOR_BGR2RGB)
     picture[~known] = 0
     return picture.astype(np.uint8, copy=False)
+
+
+def colorize_depth(depth: npt.NDArray[np.floating], *, max_depth: float | None = None) -> npt.NDArray[np.uint8]:
+    """Paint a depth map [H, W] in metres: red near, blue far, black where depth is infinite; uint8 [H, W, 3] RGB.
+
+    What is farther than `max_depth` gets the last colour, so that the sky does not take all colours for itself.
+    """
+    within = np.isfinite(depth) if max_depth is None else depth <= max_depth
+    high = float(np.percentile(depth[within], 99)) if within.any() else None
+    return colorize(depth, high=high, reverse=True)

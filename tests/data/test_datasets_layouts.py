@@ -13,6 +13,7 @@ from tests.data.writers import write_rgb, write_values
 
 from linstereo.data.catalogue import dataset_names, open_dataset
 from linstereo.data.folder import read_calibration, write_calibration
+from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 
 
@@ -229,6 +230,22 @@ def test_calibration_is_written_and_read_back(tmp_path: Path) -> None:
     calibration = StereoCalibration(focal=720.1, baseline=0.1 / 3, cx=1 / 7, cy=-3.5, doffs=0.3, aspect=1.02)
     write_calibration(tmp_path / "calib.json", calibration)
     assert read_calibration(tmp_path / "calib.json") == calibration
+
+
+def test_folder_with_a_calibration_for_each_pair(tmp_path: Path) -> None:
+    known = layouts.make_folder(tmp_path, disparity=None, depth=".npy")
+    (tmp_path / "calib").mkdir()
+    for number, (name, sample) in enumerate(known.items(), start=1):
+        own = replace(sample.calibration, baseline=0.1 * number)
+        write_calibration(tmp_path / "calib" / f"{name}.json", own)
+        factor = own.baseline / sample.calibration.baseline
+        known[name] = replace(sample, calibration=own, disparity=(sample.disparity * factor).astype(np.float32))
+    assert_dataset(open_dataset("folder", tmp_path), known, tolerance=1e-4)
+    (tmp_path / "calib.json").unlink()
+    assert_dataset(open_dataset("folder", tmp_path), known, tolerance=1e-4)
+    (tmp_path / "calib" / f"{next(iter(known))}.json").unlink()
+    with pytest.raises(InputError, match=r"the calibration \(\.json, \.txt\) of '0000' not found in .*calib"):
+        open_dataset("folder", tmp_path)
 
 
 def test_folder_split(tmp_path: Path) -> None:

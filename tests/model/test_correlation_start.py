@@ -11,6 +11,7 @@ from linstereo.model.correlation_start import (
     correlation_start,
     fill_from_background,
     left_right_agreement,
+    start_scale,
     to_scale,
 )
 
@@ -121,6 +122,12 @@ def test_impossible_disparities_are_never_chosen():
     assert (start.disparity <= torch.arange(10)).all()
     assert start.disparity.isfinite().all()
     assert ((start.cues >= 0) & (start.cues <= 1 + 1e-6)).all()
+
+
+def test_large_images_start_from_a_coarser_volume():
+    assert start_scale([(120, 160), (60, 80), (30, 40)]) == 0
+    assert start_scale([(270, 480), (135, 240), (68, 120)]) == 1
+    assert start_scale([(4000, 4000), (2000, 2000)]) == 1
 
 
 def test_disparities_grow_with_the_map():

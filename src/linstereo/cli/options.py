@@ -26,7 +26,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--model",
         metavar="NAME",
-        help="checkpoint file or folder, hub repository, or preset (random weights); by default the bundled model",
+        help="checkpoint file or folder, hub repository, or preset; by default compact, the bundled model (all other "
+        "presets have random weights)",
     )
     group.add_argument("--backbone", metavar="PATH", help="official DA3 model.safetensors, or its hub name")
     group.add_argument("--iters", type=int, metavar="T", help="refinement iterations (default: the model's)")

@@ -17,13 +17,16 @@ from numpy.typing import NDArray
 
 from linstereo.data.float_files import is_float_file, read_float_file
 from linstereo.data.float_maps import as_float_map
+from linstereo.data.npy import write_npy
 from linstereo.data.packed_depth import read_packed_depth
-from linstereo.data.png import check_png, read_png_values
+from linstereo.data.pfm import write_pfm
+from linstereo.data.png import check_png, read_png_values, write_png_values
 from linstereo.errors import InputError
 from linstereo.files import read_file
 
 SUFFIXES = (".npy", ".pfm", ".exr", ".png")
 _MILLIMETRES = 1000
+_MOST_IN_PNG = 65535
 _RGBA = 6
 
 
@@ -41,6 +44,24 @@ def read_depth(path: str | os.PathLike[str]) -> NDArray[np.float32]:
         raise InputError(f"{path} has the suffix {suffix!r}; a depth map must be {', '.join(SUFFIXES)}")
     depth[~(np.isfinite(depth) & (depth > 0))] = 0
     return depth
+
+
+def write_depth(path: str | os.PathLike[str], depth: NDArray[np.float32]) -> None:
+    """Write a depth map [H, W] in metres, infinite where there is none, as .pfm, .npy or .png; atomic.
+
+    .pfm and .npy hold exactly the values. .png holds millimetres in 16 bits, as depth cameras do, and 0 where there is
+    no depth or it is beyond 65.535 m.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix == ".pfm":
+        write_pfm(path, depth)
+    elif suffix == ".npy":
+        write_npy(path, depth)
+    elif suffix == ".png":
+        millimetres = np.rint(depth.astype(np.float64) * _MILLIMETRES)
+        write_png_values(path, np.where(millimetres <= _MOST_IN_PNG, millimetres, 0).astype(np.uint16))
+    else:
+        raise InputError(f"{path} has the suffix {suffix!r}; a depth map is written as .pfm, .npy or .png")
 
 
 def _read_png(path: str | os.PathLike[str]) -> NDArray[np.float32]:

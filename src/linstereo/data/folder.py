@@ -6,11 +6,12 @@
     <root>/depth/<name>.npy                optional: .npy, .pfm, .exr (metres) or .png (16 bit, millimetres)
     <root>/occlusion/<name>.png            optional: not 0 where only the left camera sees the point
     <root>/calib.json or calib.txt         optional; needed with depth alone, to know the disparity
+    <root>/calib/<name>.json or .txt       optional: one calibration for each pair, instead of one for all
     <root>/splits/<split>.txt              optional: one <name> in each line
 
 The pairs must be rectified. In disparity and depth, 0, inf and nan are unknown. Each optional folder that is there must
-have a file for every pair. calib.txt is in the Middlebury format; calib.json holds the numbers "focal" (px), "baseline"
-(metres), "cx", "cy" (px) and, unless it is 0, "doffs" (px).
+have a file for every pair; other folders are ignored. calib.txt is in the Middlebury format; calib.json holds the
+numbers "focal" (px), "baseline" (metres), "cx", "cy" (px) and, unless it is 0, "doffs" (px).
 
 A collection is a folder of such folders, <root>/<session>/left/<name>.png and so on, with its splits in
 <root>/splits/<split>.txt, where a line is <session>/<name>.
@@ -45,7 +46,8 @@ from linstereo.geometry.depth import depth_to_disparity
 
 NAME = "folder"
 DISPARITY_SUFFIXES = (".pfm", ".png", ".npy", ".exr")
-CALIBRATION_FILES = ("calib.json", "calib.txt")
+CALIBRATION_SUFFIXES = (".json", ".txt")
+CALIBRATION_FILES = tuple(f"calib{suffix}" for suffix in CALIBRATION_SUFFIXES)
 
 
 def open_folder(root: str | os.PathLike[str], split: str | None = None) -> ListedDataset:
@@ -96,7 +98,8 @@ def list_folder(folder: Path, *, dataset: str, prefix: str = "") -> Sequence[Pai
     depths = _optional(folder / "depth", DEPTH_SUFFIXES, lefts, dataset=dataset, holding="the depth")
     occlusions = _optional(folder / "occlusion", (".png",), lefts, dataset=dataset, holding="the occlusion mask")
     calibration = next((folder / name for name in CALIBRATION_FILES if (folder / name).is_file()), None)
-    if depths and not disparities and calibration is None:
+    calibrations = _optional(folder / "calib", CALIBRATION_SUFFIXES, lefts, dataset=dataset, holding="the calibration")
+    if depths and not disparities and calibration is None and not calibrations:
         raise InputError(
             f"{dataset}: {folder} has depth but neither disparity nor a calibration; "
             f"add {' or '.join(CALIBRATION_FILES)}, so that the disparity is known"
@@ -109,7 +112,7 @@ def list_folder(folder: Path, *, dataset: str, prefix: str = "") -> Sequence[Pai
             disparity=disparities.get(stem),
             depth=depths.get(stem),
             occlusion=occlusions.get(stem),
-            calibration=calibration,
+            calibration=calibrations.get(stem, calibration),
         )
         for stem, name in lefts.items()
     ]

@@ -1,6 +1,6 @@
 """A start for the refinement taken from the correlations themselves, for backbones without monocular depth.
 
-Every row of the 1/8 volume is a distribution over matches. Semi-global aggregation (Hirschmüller 2008) lets pixels
+Every row of the finest volume is a distribution over matches. Semi-global aggregation (Hirschmüller 2008) lets pixels
 agree with their neighbours along four directions, the best match is refined between cells, and where left and right
 disagree the farther of the two nearest agreeing neighbours fills in: what one camera cannot see usually belongs to the
 background.
@@ -8,20 +8,23 @@ background.
 Nothing here is learned and no gradient passes: features are trained by their own loss, the updaters by theirs.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-SMALL_STEP = 0.6
+SMALL_STEP = 1.5
 """Cost, in nats, of a disparity change of one cell between neighbours."""
-LARGE_STEP = 2.5
+LARGE_STEP = 5.0
 """Cost of any larger change."""
 WORST = 10.0
 """Cost of an impossible match, and the limit of every cost."""
 CUES = 2
 """Channels of `CorrelationStart.cues`."""
+MOST_CELLS = 1 << 24
+"""Pixels times disparities of the largest volume that is aggregated; larger images start from a coarser one."""
 
 
 class CorrelationStart(NamedTuple):
@@ -31,6 +34,12 @@ class CorrelationStart(NamedTuple):
     """[B, 1, h, w] in px of the volume's scale, >= 0."""
     cues: Tensor
     """[B, 2, h, w] in [0, 1]: whether left and right agree; the probability of the chosen match before aggregation."""
+
+
+def start_scale(sizes: Sequence[tuple[int, int]]) -> int:
+    """Which of several volumes, given as (height, width) from fine to coarse, to start from."""
+    small = (i for i, (height, width) in enumerate(sizes) if height * width * (width // 2 + 1) <= MOST_CELLS)
+    return next(small, len(sizes) - 1)
 
 
 @torch.no_grad()

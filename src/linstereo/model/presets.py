@@ -7,7 +7,7 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
@@ -35,8 +35,7 @@ class LinStereoConfig:
     Args:
         backbone: which DA3 encoder, frozen; or the small convolutional one that is trained with the rest.
         cost_volume: one volume per scale (HSCV), a single one at 1/4, or a single one from pooled features.
-        start: where refinement starts: from monocular depth (DPI), from the best matches of the 1/8 volume (of the 1/4
-            one if it is the only one), or from zero.
+        start: where refinement starts: from monocular depth (DPI), from the best matches in the volumes, or from zero.
         update: PALA or the ConvGRU baseline.
         scales: update scales: 1 (1/4), 2 (1/4, 1/8) or 3 (1/4, 1/8, 1/16).
         feature_width: c_f, channels of the projected features.
@@ -93,38 +92,52 @@ class LinStereoConfig:
         return (self.hidden, *[self.coarse_hidden or self.hidden] * (self.scales - 1))
 
 
-def _ablations() -> dict[str, LinStereoConfig]:
-    """Every variant of every ablation table that changes the network or T; the chosen values are `paper` itself."""
-    paper = LinStereoConfig()
-    vary: Callable[..., LinStereoConfig] = partial(dataclasses.replace, paper)
-    variants: dict[str, LinStereoConfig] = {}
+PAPER = LinStereoConfig()
+
+
+def ablations(base: LinStereoConfig) -> dict[str, dict[str, Any]]:
+    """Settings that differ from `base` in each variant of the ablation tables that changes the network, by name.
+
+    The complete network has HSCV, PALA and DPI; a base whose backbone gives no monocular depth starts from correlations
+    where the paper starts from DPI. The hidden width is varied by the paper's factors, see `scaled_widths`; all other
+    numbers are the paper's. Not every variant suits every base: the heads must divide its hidden width.
+    """
+    start = base.start if base.start != "zero" else "correlation" if base.backbone == "compact" else "depth_prior"
+    complete = {"cost_volume": "hierarchical", "start": start, "update": "pala"}
+    variants: dict[str, dict[str, Any]] = {}
     for hscv in (False, True):
         for dpi in (False, True):
             for pala in (False, True):
                 on = [n for n, used in (("hscv", hscv), ("dpi", dpi), ("pala", pala)) if used]
-                variants["components-" + ("-".join(on) or "none")] = vary(
-                    cost_volume="hierarchical" if hscv else "single",
-                    start="depth_prior" if dpi else "zero",
-                    update="pala" if pala else "convgru",
-                )
-    variants["components-pooled-dpi-pala"] = vary(cost_volume="pooled")
-    a = {"position_encoding": False, "local_encoding": False, "context_gate": False}
-    variants["pala-a"] = vary(**a)
-    variants["pala-b"] = vary(**a | {"position_encoding": True})
-    variants["pala-c"] = vary(**a | {"position_encoding": True, "local_encoding": True})
-    variants["pala-d"] = paper
-    variants["pala-symmetric-rope"] = vary(symmetric_rope=True)
-    variants |= {f"levels-{n}": vary(levels=n) for n in (2, 3, 4)}
-    variants |= {f"scales-{n}": vary(scales=n) for n in (1, 2, 3)}
-    variants |= {f"blocks-{n}": vary(blocks=n) for n in (1, 2, 3)}
-    variants |= {f"heads-{n}": vary(heads=n) for n in (1, 2, 4, 8)}
-    variants |= {f"hidden-{n}": vary(hidden=n) for n in (64, 96, 128, 256)}
-    variants |= {f"iterations-{n}": vary(iterations=n) for n in (2, 4, 8, 12, 16)}
+                variants["components-" + ("-".join(on) or "none")] = {
+                    "cost_volume": "hierarchical" if hscv else "single",
+                    "start": start if dpi else "zero",
+                    "update": "pala" if pala else "convgru",
+                }
+    variants["components-pooled-dpi-pala"] = complete | {"cost_volume": "pooled"}
+    a = complete | {"position_encoding": False, "local_encoding": False, "context_gate": False, "symmetric_rope": False}
+    b = a | {"position_encoding": True}
+    c = b | {"local_encoding": True}
+    d = c | {"context_gate": True}
+    variants |= {f"pala-{step}": changes for step, changes in zip("abcd", (a, b, c, d), strict=True)}
+    variants["pala-symmetric-rope"] = d | {"symmetric_rope": True}
+    for field, values in (("levels", (2, 3, 4)), ("scales", (1, 2, 3)), ("blocks", (1, 2, 3)), ("heads", (1, 2, 4, 8))):
+        variants |= {f"{field}-{value}": complete | {field: value} for value in values}
+    for value in (64, 96, 128, 256):
+        widths = scaled_widths(base, value / PAPER.hidden)
+        variants[f"hidden-{widths['hidden']}"] = complete | widths
     return variants
 
 
+def scaled_widths(base: LinStereoConfig, factor: float) -> dict[str, int]:
+    """The hidden widths of `base` times `factor`, rounded down to what its heads allow."""
+    unit = 4 * base.heads
+    widths = {name: int(getattr(base, name) * factor) // unit * unit for name in ("hidden", "coarse_hidden")}
+    return {name: max(width, unit) if getattr(base, name) else 0 for name, width in widths.items()}
+
+
 PRESETS: dict[str, LinStereoConfig] = {
-    "paper": LinStereoConfig(),
+    "paper": PAPER,
     "small": LinStereoConfig(backbone="vits"),
     "compact": LinStereoConfig(
         backbone="compact",
@@ -134,7 +147,8 @@ PRESETS: dict[str, LinStereoConfig] = {
         coarse_hidden=64,
         iterations=4,
     ),
-    **_ablations(),
+    **{name: dataclasses.replace(PAPER, **changes) for name, changes in ablations(PAPER).items()},
+    **{f"iterations-{n}": LinStereoConfig(iterations=n) for n in (2, 4, 8, 12, 16)},
 }
 
 
