@@ -1,0 +1,245 @@
+"""From the radiance at the lens to the file of a real camera, with the faults of one.
+
+In this order: rectification error (right camera only), lens blur, vignetting, exposure, shot and read noise, white
+balance, tone curve (sRGB and a gamma), 8 bits, JPEG. Exposure and white balance are found once for both cameras, as a
+stereo camera does, and differ a little between them. The common exposure is what the scene asks for, however dark the
+water is, but not so much that its brightest parts burn out.
+
+Nothing here moves the left image, and nothing moves the right one by more than `MAX_HORIZONTAL_ERROR` to the side, so
+the disparity of the ideal cameras stays true to within that.
+"""
+
+import functools
+import math
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_HORIZONTAL_ERROR = 0.2
+"""px; the most by which a rectification error moves a point of the right image to the left or right."""
+MAX_VERTICAL_ERROR = 1.0
+"""px; the most by which it moves a point up or down."""
+TONE_STEPS = 16384
+
+
+@dataclass(frozen=True)
+class CameraFaults:
+    """What is wrong with one camera.
+
+    Args:
+        exposure: factor on the exposure that both cameras share.
+        white_balance: factors on the common red, green and blue gains.
+        blur: standard deviation of the lens blur, px.
+        defocus: radius of the blur disc of a lens out of focus, px.
+        full_well: electrons of a white pixel; the fewer, the more shot noise.
+        read_noise: standard deviation of the noise of the read-out, electrons.
+        vignetting: part of the light that is lost in the corners, 0 to 1.
+        gamma: exponent after the sRGB curve.
+        jpeg_quality: 1 to 100; 0 does not compress.
+        vertical_error: px by which the image is too low: constant, growing to the right edge, and to the lower edge.
+        horizontal_error: px by which the image is too far right: constant, growing to the lower edge.
+    """
+
+    exposure: float = 1.0
+    white_balance: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    blur: float = 0.0
+    defocus: float = 0.0
+    full_well: float = math.inf
+    read_noise: float = 0.0
+    vignetting: float = 0.0
+    gamma: float = 1.0
+    jpeg_quality: int = 0
+    vertical_error: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    horizontal_error: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class PairFaults:
+    """The faults of both cameras, and how the camera chooses what they share.
+
+    Args:
+        left: of the left camera; it has no rectification error.
+        right: of the right camera.
+        brightness: mean linear value that the common exposure aims at, of white = 1.
+        white_balance: how far colours are balanced to grey: 0 not at all, 1 entirely.
+    """
+
+    left: CameraFaults
+    right: CameraFaults
+    brightness: float = 0.2
+    white_balance: float = 0.0
+
+
+def random_faults(rng: np.random.Generator, *, underwater: bool) -> PairFaults:
+    """Faults as real stereo cameras have them: most pairs are nearly clean, some are hard."""
+    hard = rng.random() < 0.2
+    spread = 0.06 if hard else 0.015
+    full_well = 10.0 ** (rng.uniform(2.5, 3.4) if hard else rng.uniform(3.4, 4.6))
+    blur = rng.uniform(0.3, 1.2) if hard and rng.random() < 0.5 else rng.uniform(0.0, 0.6)
+    defocus = rng.uniform(0.8, 2.0) if hard and rng.random() < 0.25 else 0.0
+    gamma = rng.uniform(0.85, 1.2)
+    vignetting = rng.uniform(0.0, 0.5) if rng.random() < 0.5 else 0.0
+    quality = int(rng.integers(40, 96)) if rng.random() < (0.5 if hard else 0.25) else 0
+    misaligned = rng.random() < (0.6 if hard else 0.25)
+    reach = rng.uniform(0.2, MAX_VERTICAL_ERROR) if misaligned else rng.uniform(0.0, 0.15)
+
+    def camera(*, moved: bool) -> CameraFaults:
+        red, green, blue = np.exp(rng.normal(0.0, spread, 3))
+        vertical, horizontal = _random_error(rng, reach) if moved else ((0.0, 0.0, 0.0), (0.0, 0.0))
+        return CameraFaults(
+            exposure=float(np.exp(rng.normal(0.0, 1.5 * spread))),
+            white_balance=(float(red), float(green), float(blue)),
+            blur=float(blur * rng.uniform(0.85, 1.15)),
+            defocus=float(defocus * rng.uniform(0.7, 1.3)),
+            full_well=float(full_well),
+            read_noise=float(rng.uniform(2.0, 8.0)),
+            vignetting=float(min(vignetting * rng.uniform(0.9, 1.1), 1.0)),
+            gamma=float(gamma * np.exp(rng.normal(0.0, spread / 2))),
+            jpeg_quality=quality,
+            vertical_error=vertical,
+            horizontal_error=horizontal,
+        )
+
+    return PairFaults(
+        left=camera(moved=False),
+        right=camera(moved=True),
+        brightness=float(rng.uniform(0.10, 0.30)),
+        white_balance=float(rng.uniform(0.0, 0.5 if underwater else 0.6)),
+    )
+
+
+def expose_pair(
+    left: NDArray[np.float32], right: NDArray[np.float32], faults: PairFaults, rng: np.random.Generator
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Both images of a pair: linear radiance [H, W, 3] of any scale to uint8 [H, W, 3] RGB."""
+    gains = common_gains(left, right, brightness=faults.brightness, white_balance=faults.white_balance)
+    return expose(left, faults.left, rng, gains=gains), expose(right, faults.right, rng, gains=gains)
+
+
+def common_gains(
+    left: NDArray[np.float32], right: NDArray[np.float32], *, brightness: float, white_balance: float
+) -> tuple[float, float, float, float]:
+    """The exposure of both cameras, and their gains of red, green and blue after it (green's is 1 unless it is scarce).
+
+    The exposure brings the mean over both images to `brightness`, but lowers that until at most 1 % of all values burn
+    out. The gains bring the channels' means together by the exponent `white_balance`, at most fivefold.
+    """
+    values = np.concatenate([view[2::5, 2::5].reshape(-1, 3) for view in (left, right)]).astype(np.float64)  # [N, 3]
+    means = values.mean(axis=0) + 1e-12
+    gains = np.clip((means.max() / means) ** white_balance, 1.0, 5.0)
+    balanced = values * gains
+    exposure = brightness / (balanced.mean() + 1e-12)
+    highlight = float(np.quantile(balanced.max(axis=1), 0.99)) + 1e-12
+    red, green, blue = (float(gain) for gain in gains)
+    return min(float(exposure), 1.0 / highlight), red, green, blue
+
+
+def expose(
+    radiance: NDArray[np.float32],
+    faults: CameraFaults,
+    rng: np.random.Generator,
+    *,
+    gains: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0),
+) -> NDArray[np.uint8]:
+    """The image of one camera.
+
+    Args:
+        radiance: [H, W, 3] linear, at least 0.
+        faults: of this camera.
+        rng: source of the noise.
+        gains: exposure and gains of red, green and blue, as from `common_gains`; the result 1 is white.
+
+    Returns:
+        uint8 [H, W, 3] RGB.
+    """
+    height, width = radiance.shape[:2]
+    image = _misalign(radiance, faults)
+    if faults.blur > 0.2:
+        image = np.asarray(cv2.GaussianBlur(image, (0, 0), faults.blur), np.float32)
+    if faults.defocus > 0.5:
+        image = np.asarray(cv2.filter2D(image, -1, _disc(round(faults.defocus, 1))), np.float32)
+    light = _falloff(height, width, round(faults.vignetting, 3)) * np.float32(gains[0] * faults.exposure)  # [H, W]
+    curve = tone_curve(faults.gamma)
+    channels = []
+    for channel in range(3):
+        values = image[..., channel] * light
+        if math.isfinite(faults.full_well):
+            values += noise(values, faults, rng)
+        values *= np.float32(gains[1 + channel] * faults.white_balance[channel] * (TONE_STEPS - 1))
+        np.clip(values, 0, TONE_STEPS - 1, out=values)
+        channels.append(curve[values.astype(np.uint16)])
+    rgb = np.asarray(cv2.merge(channels), np.uint8)  # [H, W, 3]
+    return _compress(rgb, faults.jpeg_quality) if faults.jpeg_quality else rgb
+
+
+def noise(image: NDArray[np.float32], faults: CameraFaults, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Noise of an exposed image of any shape (white = 1); variance: image / full_well + (read_noise / full_well)^2."""
+    deviation = image * np.float32(1.0 / faults.full_well)
+    deviation += np.float32((faults.read_noise / faults.full_well) ** 2)
+    np.sqrt(np.maximum(deviation, 0, out=deviation), out=deviation)
+    deviation *= rng.standard_normal(image.shape, np.float32)
+    return deviation
+
+
+def rectification_error(
+    height: int, width: int, faults: CameraFaults
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """How far right and how far down [H, W] px each point of the image is from where ideal rectification puts it."""
+    across = np.linspace(-1.0, 1.0, width, dtype=np.float32)[None, :]
+    along = np.linspace(-1.0, 1.0, height, dtype=np.float32)[:, None]
+    right = np.broadcast_to(faults.horizontal_error[0] + faults.horizontal_error[1] * along, (height, width))
+    low = faults.vertical_error[0] + faults.vertical_error[1] * across + faults.vertical_error[2] * along
+    return right.astype(np.float32), low.astype(np.float32)
+
+
+@functools.lru_cache(maxsize=16)
+def tone_curve(gamma: float) -> NDArray[np.uint8]:
+    """sRGB's curve and an exponent after it: 8-bit values of `TONE_STEPS` even steps of linear light from 0 to 1."""
+    linear = np.linspace(0.0, 1.0, TONE_STEPS)
+    curve = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    return np.rint(255.0 * curve**gamma).astype(np.uint8)
+
+
+def _random_error(rng: np.random.Generator, reach: float) -> tuple[tuple[float, float, float], tuple[float, float]]:
+    """Vertical and horizontal coefficients of an error of at most `reach` px down and 0.2 px to the side."""
+    shares = rng.dirichlet((1.0, 1.0, 1.0)) * rng.choice((-1.0, 1.0), 3) * reach
+    side = rng.dirichlet((1.0, 1.0)) * rng.choice((-1.0, 1.0), 2) * min(0.5 * reach, MAX_HORIZONTAL_ERROR)
+    return (float(shares[0]), float(shares[1]), float(shares[2])), (float(side[0]), float(side[1]))
+
+
+def _misalign(radiance: NDArray[np.float32], faults: CameraFaults) -> NDArray[np.float32]:
+    """The image of a camera whose rectification is off by its errors."""
+    if not any(faults.vertical_error + faults.horizontal_error):
+        return radiance
+    height, width = radiance.shape[:2]
+    right, low = rectification_error(height, width, faults)
+    columns = np.arange(width, dtype=np.float32) - right
+    rows = np.arange(height, dtype=np.float32)[:, None] - low
+    moved = cv2.remap(radiance, columns, rows, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return np.maximum(np.asarray(moved, np.float32), 0)
+
+
+@functools.lru_cache(maxsize=32)
+def _disc(radius: float) -> NDArray[np.float32]:
+    """A blur kernel: a disc with a soft rim, sum 1."""
+    reach = math.ceil(radius)
+    offsets = np.arange(-reach, reach + 1)
+    weights = np.clip(radius + 0.5 - np.hypot(offsets[:, None], offsets), 0.0, 1.0)
+    return np.asarray(weights / weights.sum(), np.float32)
+
+
+@functools.lru_cache(maxsize=8)
+def _falloff(height: int, width: int, vignetting: float) -> NDArray[np.float32]:
+    """[H, W] factors of the light, 1 at the centre and 1 - `vignetting` in the corners."""
+    across, along = np.linspace(-1.0, 1.0, width), np.linspace(-1.0, 1.0, height)[:, None]
+    aspect = height / width
+    squared = (across**2 + (along * aspect) ** 2) / (1.0 + aspect**2)
+    return np.asarray(1.0 - vignetting * squared, np.float32)
+
+
+def _compress(rgb: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
+    """What is left of an image after JPEG compression."""
+    _, data = cv2.imencode(".jpg", rgb[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
+    return np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR_RGB), np.uint8)

@@ -1,0 +1,210 @@
+"""The camera's faults against their models: noise statistics, exposure limits, bounds of the rectification error."""
+
+import math
+import time
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from linstereo.synthesis.sensor import (
+    MAX_HORIZONTAL_ERROR,
+    MAX_VERTICAL_ERROR,
+    CameraFaults,
+    PairFaults,
+    common_gains,
+    expose,
+    expose_pair,
+    noise,
+    random_faults,
+    rectification_error,
+    tone_curve,
+)
+
+
+def textured(seed: int, *, scale: float = 1.0, height: int = 96, width: int = 160) -> NDArray[np.float32]:
+    """A smooth random scene, mean about `scale` / 2."""
+    values = np.random.default_rng(seed).random((height, width, 3)).astype(np.float32)
+    smooth = cv2.GaussianBlur(values, (0, 0), 2.5)
+    return np.asarray((smooth - smooth.min()) / (smooth.max() - smooth.min()) * scale, np.float32)
+
+
+def linear(rgb: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """The inverse of sRGB, written down independently."""
+    value = rgb / 255.0
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+
+def test_a_faultless_camera_only_encodes() -> None:
+    scene = textured(0)
+    image = expose(scene, CameraFaults(), np.random.default_rng(0))
+    assert image.dtype == np.uint8
+    assert image.shape == scene.shape
+    step = np.gradient(linear(np.arange(256, dtype=np.uint8)))[image]
+    assert (np.abs(linear(image) - scene) <= 0.55 * step + 1 / 16384).all()
+
+
+def test_tone_curve_has_its_ends_and_rises() -> None:
+    curve = tone_curve(1.1)
+    assert (curve[0], curve[-1]) == (0, 255)
+    assert (np.diff(curve.astype(int)) >= 0).all()
+
+
+@pytest.mark.parametrize("level", [0.02, 0.3, 0.9])
+def test_noise_has_the_variance_of_the_model(level: float) -> None:
+    faults = CameraFaults(full_well=2000.0, read_noise=9.0)
+    drawn = noise(np.full((700, 700), level, np.float32), faults, np.random.default_rng(3))
+    expected = level / 2000.0 + (9.0 / 2000.0) ** 2
+    assert drawn.var() == pytest.approx(expected, rel=0.02)
+    assert abs(drawn.mean()) < 5 * math.sqrt(expected / drawn.size)
+
+
+def test_noise_reaches_the_image() -> None:
+    scene = np.full((300, 300, 3), 0.4, np.float32)
+    faults = CameraFaults(full_well=4000.0, read_noise=5.0)
+    image = linear(expose(scene, faults, np.random.default_rng(0)))
+    quantised = (np.gradient(linear(np.arange(256, dtype=np.uint8)))[170] ** 2) / 12
+    assert image.var() == pytest.approx(0.4 / 4000.0 + (5.0 / 4000.0) ** 2 + quantised, rel=0.05)
+    assert image.mean() == pytest.approx(0.4, abs=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 0.02, 1.0, 300.0])
+def test_exposure_suits_any_radiance(scale: float) -> None:
+    """Neither black nor burnt out, in the deep sea as in the sun."""
+    rng = np.random.default_rng(1)
+    for seed in range(8):
+        left, right = expose_pair(
+            textured(seed, scale=scale), textured(seed + 50, scale=scale), random_faults(rng, underwater=True), rng
+        )
+        for image in (left, right):
+            assert 25 < image.mean() < 190
+            assert (image == 255).mean() < 0.04
+
+
+def test_exposure_spares_highlights() -> None:
+    scene = np.full((100, 100, 3), 0.001, np.float32)
+    scene[:10] = 1.0
+    exposure, *_ = common_gains(scene, scene, brightness=0.3, white_balance=0.0)
+    assert exposure * 1.0 <= 1.0 + 1e-6
+    scene[:10] = 0.001
+    exposure, *_ = common_gains(scene, scene, brightness=0.3, white_balance=0.0)
+    assert exposure * 0.001 == pytest.approx(0.3)
+
+
+def test_white_balance_brings_channels_together() -> None:
+    scene = textured(4) * np.array([0.05, 0.5, 0.8], np.float32)
+    means = scene.mean(axis=(0, 1))
+    assert common_gains(scene, scene, brightness=0.2, white_balance=0.0)[1:] == (1.0, 1.0, 1.0)
+    half = np.array(common_gains(scene, scene, brightness=0.2, white_balance=0.5)[1:])
+    assert half == pytest.approx(np.minimum((means.max() / means) ** 0.5, 5.0), rel=0.05)
+    assert max(common_gains(scene, scene, brightness=0.2, white_balance=1.0)[1:]) == 5.0
+
+
+def test_exposure_is_shared_by_both_cameras() -> None:
+    """A scene seen by both at the same brightness comes out the same; each camera's own factor acts on it alone."""
+    scene = textured(2)
+    rng = np.random.default_rng(0)
+    left, right = expose_pair(scene, scene, PairFaults(left=CameraFaults(), right=CameraFaults()), rng)
+    assert np.array_equal(left, right)
+    brighter = PairFaults(left=CameraFaults(), right=CameraFaults(exposure=1.1))
+    left2, right2 = expose_pair(scene, scene, brighter, rng)
+    assert np.array_equal(left, left2)
+    inside = (right2 < 255).all(axis=2)
+    assert linear(right2)[inside].mean() / linear(left2)[inside].mean() == pytest.approx(1.1, rel=0.01)
+
+
+def test_vignetting_dims_the_corners() -> None:
+    scene = np.full((81, 121, 3), 0.5, np.float32)
+    image = linear(expose(scene, CameraFaults(vignetting=0.4), np.random.default_rng(0)))
+    assert image[40, 60] == pytest.approx(0.5, abs=0.01)
+    for corner in (image[0, 0], image[0, -1], image[-1, 0], image[-1, -1]):
+        assert corner == pytest.approx(0.3, abs=0.01)
+
+
+def test_blur_and_defocus_keep_the_brightness() -> None:
+    scene = np.zeros((61, 61, 3), np.float32)
+    scene[30, 30] = 1.0
+    for faults, width in ((CameraFaults(blur=1.0), 1.0), (CameraFaults(defocus=1.6), 0.8)):
+        image = linear(expose(scene * 3.0, faults, np.random.default_rng(0)))[..., 0]
+        assert image.sum() == pytest.approx(3.0, rel=0.05)
+        offsets = np.arange(61) - 30.0
+        spread = math.sqrt((image.sum(axis=0) * offsets**2).sum() / image.sum())
+        assert spread == pytest.approx(width, rel=0.15)
+
+
+def test_rectification_error_moves_the_image_by_itself() -> None:
+    scene = textured(9, height=120, width=200)
+    faults = CameraFaults(vertical_error=(0.3, -0.4, 0.2), horizontal_error=(0.1, 0.05))
+    right, low = rectification_error(120, 200, faults)
+    assert (right[0, 0], right[-1, 0]) == (pytest.approx(0.05), pytest.approx(0.15))
+    assert (low[0, 0], low[0, -1]) == (pytest.approx(0.5), pytest.approx(-0.3))
+    image = linear(expose(scene, faults, np.random.default_rng(0)))
+    rows, columns = np.arange(120, dtype=np.float32)[:, None], np.arange(200, dtype=np.float32)
+    back = cv2.remap(image.astype(np.float32), columns + right, rows + low, cv2.INTER_CUBIC)
+    inner = (slice(4, -4), slice(4, -4))
+    assert np.abs(back - scene)[inner].max() < 0.02
+    assert np.abs(image - scene)[inner].max() > 0.03
+
+
+def test_random_errors_stay_in_their_bounds_and_spare_the_left_image() -> None:
+    rng = np.random.default_rng(11)
+    vertical = []
+    for _ in range(400):
+        faults = random_faults(rng, underwater=False)
+        assert not any(faults.left.vertical_error + faults.left.horizontal_error)
+        right, low = rectification_error(24, 32, faults.right)
+        assert np.abs(right).max() <= MAX_HORIZONTAL_ERROR + 1e-6
+        vertical.append(float(np.abs(low).max()))
+    assert max(vertical) <= MAX_VERTICAL_ERROR + 1e-6
+    assert max(vertical) > 0.8
+    assert float(np.median(vertical)) < 0.3
+
+
+def test_most_pairs_are_nearly_clean_and_some_are_hard() -> None:
+    rng = np.random.default_rng(2)
+    pairs = [random_faults(rng, underwater=True) for _ in range(500)]
+    noisy = np.mean([pair.left.full_well < 10**3.4 for pair in pairs])
+    assert 0.1 < noisy < 0.3
+    compressed = np.mean([pair.left.jpeg_quality > 0 for pair in pairs])
+    assert 0.2 < compressed < 0.4
+    ratios = np.abs(np.log([pair.left.exposure / pair.right.exposure for pair in pairs]))
+    assert np.median(ratios) < 0.05 < ratios.max() < 0.6
+
+
+def test_everything_follows_from_the_seed() -> None:
+    scene = textured(1)
+
+    def shot(seed: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        rng = np.random.default_rng(seed)
+        return expose_pair(scene, scene, random_faults(rng, underwater=True), rng)
+
+    for seed in range(5):
+        first, second = shot(seed), shot(seed)
+        assert all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
+    assert not np.array_equal(shot(0)[0], shot(1)[0])
+
+
+def test_compression_leaves_its_traces() -> None:
+    scene = textured(6)
+    clean, poor = (expose(scene, CameraFaults(jpeg_quality=quality), np.random.default_rng(0)) for quality in (0, 40))
+    difference = np.abs(clean.astype(int) - poor)
+    assert 0.2 < difference.mean() < 12
+
+
+def test_speed() -> None:
+    """Loose, for slow and busy machines: about 15 ms a view on one core of a server."""
+    scene = textured(0, height=320, width=640)
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        rng = np.random.default_rng(0)
+        times = []
+        for _ in range(10):
+            faults = random_faults(rng, underwater=True)
+            start = time.perf_counter()
+            expose_pair(scene, scene, faults, rng)
+            times.append(time.perf_counter() - start)
+    finally:
+        cv2.setNumThreads(threads)
+    assert min(times) < 0.3
