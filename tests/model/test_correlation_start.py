@@ -11,6 +11,7 @@ from linstereo.model.correlation_start import (
     correlation_start,
     fill_from_background,
     left_right_agreement,
+    matching_cost,
     start_scale,
     to_scale,
 )
@@ -116,10 +117,29 @@ def test_what_only_the_left_camera_sees_gets_the_background():
     assert start.cues[0, 1][:, hidden].mean() < 0.5 * start.cues[0, 1][:, 32:].mean()
 
 
-def test_impossible_disparities_are_never_chosen():
+def test_costs_are_the_logarithms_of_probabilities():
+    score = by_disparity(torch.randn(2, 3, 12, 12, dtype=torch.float64))
+    cost = matching_cost(score)
+    torch.testing.assert_close((-cost).exp().sum(dim=-1), torch.ones(2, 3, 12, dtype=torch.float64))
+    complete = slice(score.shape[-1] - 1, None)  # columns all of whose candidates are inside
+    torch.testing.assert_close(cost[:, :, complete], -score[:, :, complete].log_softmax(dim=-1))
+    outside = torch.arange(score.shape[-1]) > torch.arange(12)[:, None]
+    assert torch.equal(outside.expand_as(score), score.isneginf())
+    assert (cost[:, :, 3][..., 4:].diff(dim=-1).abs() < 1e-9).all()  # matches outside share what is left
+
+
+def test_at_the_left_border_a_surface_goes_on_beyond_the_right_image():
+    """The first columns of a wall have their matches outside of the right image, and only poor ones inside."""
+    true = torch.full((12, 40), 7.0)
+    start = correlation_start(scene_correlations(true, 40, sharpness=3.0, noise=0.5))
+    assert (start.disparity[0, 0] - true).abs().max() < 0.5
+    assert start.cues[0, 0][:, :6].sum() == 0  # what has no partner is not trusted
+
+
+def test_starts_are_finite_and_in_range():
     start = correlation_start(torch.randn(2, 6, 10, 10) * 5)
     assert (start.disparity >= 0).all()
-    assert (start.disparity <= torch.arange(10)).all()
+    assert (start.disparity <= 5).all()
     assert start.disparity.isfinite().all()
     assert ((start.cues >= 0) & (start.cues <= 1 + 1e-6)).all()
 

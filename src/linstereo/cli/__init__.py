@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 
 from linstereo import __version__
-from linstereo.cli import evaluate, info, predict, submit
+from linstereo.cli import ablate, evaluate, info, predict, submit, synth, train
 from linstereo.errors import InputError
 
-COMMANDS = (predict, evaluate, submit, info)
+COMMANDS = (predict, synth, train, ablate, evaluate, submit, info)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -69,7 +69,7 @@ def worker_from_environment(environment: Mapping[str, str] = os.environ) -> Work
 
 
 @contextlib.contextmanager
-def joined_workers() -> Iterator[Worker]:
+def joined_workers(*, backend: str = "gloo") -> Iterator[Worker]:
     """Join the other processes, if there are any, for as long as the context lasts."""
     worker = worker_from_environment()
     if worker.count == 1:
@@ -78,7 +78,7 @@ def joined_workers() -> Iterator[Worker]:
     import torch.distributed
 
     try:
-        torch.distributed.init_process_group("gloo", timeout=_LONGEST_WAIT)
+        torch.distributed.init_process_group(backend, timeout=_LONGEST_WAIT)
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"the {worker.count} processes cannot reach each other ({reason}); use torchrun") from error

@@ -15,9 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-SMALL_STEP = 1.5
+from linstereo.model.cost_volume import CostVolume
+
+SMALL_STEP = 2.5
 """Cost, in nats, of a disparity change of one cell between neighbours."""
-LARGE_STEP = 5.0
+LARGE_STEP = 7.0
 """Cost of any larger change."""
 WORST = 10.0
 """Cost of an impossible match, and the limit of every cost."""
@@ -36,6 +38,11 @@ class CorrelationStart(NamedTuple):
     """[B, 2, h, w] in [0, 1]: whether left and right agree; the probability of the chosen match before aggregation."""
 
 
+def start_from_volumes(volumes: Sequence[CostVolume]) -> CorrelationStart:
+    """Start from the finest of several volumes, given from fine to coarse, that is not too large."""
+    return correlation_start(volumes[start_scale([volume.size for volume in volumes])].correlations())
+
+
 def start_scale(sizes: Sequence[tuple[int, int]]) -> int:
     """Which of several volumes, given as (height, width) from fine to coarse, to start from."""
     small = (i for i, (height, width) in enumerate(sizes) if height * width * (width // 2 + 1) <= MOST_CELLS)
@@ -45,13 +52,11 @@ def start_scale(sizes: Sequence[tuple[int, int]]) -> int:
 @torch.no_grad()
 def correlation_start(correlation: Tensor) -> CorrelationStart:
     """Start from the correlations [B, h, w, w] of one scale (left column, then right column)."""
-    score = by_disparity(correlation.float())  # [B, h, w, D]
-    cost = (-score.log_softmax(dim=-1)).clamp(max=WORST)
+    cost = matching_cost(by_disparity(correlation.float()))  # [B, h, w, D]
     total = aggregate(cost)
-    total = total.masked_fill(score.isneginf(), torch.inf)
     best = total.argmin(dim=-1)  # [B, h, w]
     agree = left_right_agreement(total, best)
-    probability = _window(score.softmax(dim=-1), best, radius=1).sum(dim=-1).clamp(max=1)
+    probability = _window((-cost).exp(), best, radius=1).sum(dim=-1).clamp(max=1)
     disparity = fill_from_background(_between_cells(total, best), agree)
     return CorrelationStart(disparity.unsqueeze(1), torch.stack([agree.to(disparity), probability], dim=1))
 
@@ -64,6 +69,23 @@ def by_disparity(correlation: Tensor) -> Tensor:
     match = column - torch.arange(count, device=correlation.device)  # [w, D]
     taken = correlation.gather(-1, match.clamp(min=0).expand(*correlation.shape[:2], width, count))
     return taken.masked_fill(match < 0, -torch.inf)
+
+
+def matching_cost(score: Tensor) -> Tensor:
+    """Negative log-probability of every disparity, in nats and at most `WORST`: [B, h, w, D] -> [B, h, w, D].
+
+    Near the left border some matches lie outside of the right image, where `score` is -inf. They share what they would
+    have if they were as good as matches are where all candidates are inside, so that a pixel whose match is outside
+    does not have to take a poor one inside.
+    """
+    outside = score.isneginf()
+    share = outside.to(score).mean(dim=-1)  # [B, h, w]
+    inside_evidence = score.logsumexp(dim=-1)
+    usual = inside_evidence[..., score.shape[-1] - 1 :].mean(dim=(1, 2))[:, None, None]
+    outside_evidence = usual + share.log()
+    evidence = torch.logaddexp(inside_evidence, outside_evidence).unsqueeze(-1)
+    each = (outside_evidence - (share * score.shape[-1]).clamp(min=1).log()).unsqueeze(-1)
+    return (evidence - torch.where(outside, each, score)).clamp(max=WORST)
 
 
 def aggregate(cost: Tensor, *, small_step: float = SMALL_STEP, large_step: float = LARGE_STEP) -> Tensor:
@@ -101,7 +123,7 @@ def left_right_agreement(total: Tensor, best: Tensor) -> Tensor:
     from_right = flat[..., index.flatten()].view_as(total)
     right_best = from_right.masked_fill(left >= width, torch.inf).argmin(dim=-1)  # [B, h, w]
     match = column[:, 0] - best  # [B, h, w]
-    return (right_best.gather(-1, match.clamp(min=0)) - best).abs() <= 1
+    return (match >= 0) & ((right_best.gather(-1, match.clamp(min=0)) - best).abs() <= 1)
 
 
 def fill_from_background(disparity: Tensor, trusted: Tensor) -> Tensor:

@@ -23,7 +23,12 @@ VolumeKind = Literal["stored", "on_the_fly"]
 
 
 class CostVolume(Protocol):
-    """What a refinement step asks of the matching evidence of one scale."""
+    """What a refinement step asks of the matching evidence of one scale.
+
+    size: height and width of its maps.
+    """
+
+    size: tuple[int, int]
 
     def lookup(self, disparity: Tensor) -> Tensor:
         """Sample the correlation pyramid around the current match.
@@ -61,6 +66,7 @@ class StoredVolume:
 
     def __init__(self, left: Tensor, right: Tensor, *, levels: int, radius: int) -> None:
         self.radius = radius
+        self.size = (left.shape[-2], left.shape[-1])
         channels = left.shape[1]
         rows_left = left.permute(0, 2, 3, 1)  # [B, h, w, C]
         rows_right = right.permute(0, 2, 1, 3)  # [B, h, C, w]
@@ -91,6 +97,7 @@ class OnTheFlyVolume:
 
     def __init__(self, left: Tensor, right: Tensor, *, levels: int, radius: int) -> None:
         self.radius = radius
+        self.size = (left.shape[-2], left.shape[-1])
         channels = left.shape[1]
         self.left = (left * (1 / math.sqrt(channels))).permute(0, 2, 3, 1).contiguous()  # [B, h, w, C]
         pooled = [right]

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.backbone import Backbone
-from linstereo.model.correlation_start import correlation_start, start_scale, to_scale
+from linstereo.model.correlation_start import start_from_volumes, to_scale
 from linstereo.model.cost_volume import (
     CostVolume,
     HierarchicalCostVolumes,
@@ -205,8 +205,7 @@ class LinStereo(nn.Module):
             depth, prior = initial_disparity(features.depth, matches, full_size=_size(pair), out_size=_size(disparity))
             disparity = depth.to(disparity) / FINEST
         elif self.config.start == "correlation":
-            volume_sizes = [_size(feature) for feature in features.pyramid[: len(volumes)]]
-            start = correlation_start(volumes[start_scale(volume_sizes)].correlations())
+            start = start_from_volumes(volumes)
             disparity = to_scale(start, _size(disparity)).disparity.to(disparity)
             context = [torch.cat([c, to_scale(start, _size(c)).cues.to(c)], dim=1) for c in context]
 

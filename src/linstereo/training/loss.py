@@ -1,7 +1,8 @@
 """The training objective (paper section 3.6, Eq. 9).
 
 Every term is a mean over the places where it is defined, so its size depends neither on the crop nor on how sparse the
-ground truth is; a batch without any ground truth has loss zero.
+ground truth is; a batch without any ground truth has loss zero. A batch that is worked on in parts, one after the other
+or by several processes, has the same means if each part divides by the counts of the whole: see `sequence_counts`.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ GAMMA = 0.9
 SMOOTHNESS_WEIGHT = 0.001
 GRADIENT_WEIGHT = 0.01
 GRADIENT_SCALES = 4
+AXES = (-1, -2)  # x, y
 
 
 class LossTerms(NamedTuple):
@@ -34,6 +36,7 @@ def sequence_loss(
     gamma: float = GAMMA,
     smoothness_weight: float = SMOOTHNESS_WEIGHT,
     gradient_weight: float = GRADIENT_WEIGHT,
+    counts: Tensor | None = None,
 ) -> LossTerms:
     """Eq. 9 over all refinement iterations.
 
@@ -45,37 +48,58 @@ def sequence_loss(
         gamma: weight ratio of an iteration to the next.
         smoothness_weight: lambda_s.
         gradient_weight: lambda_g.
+        counts: what to divide by, as from `sequence_counts`; by default the counts of this batch.
     """
+    counts = sequence_counts(valid).clamp(min=1) if counts is None else counts
     target = torch.where(valid, target, 0.0)
     l1 = smoothness = gradient = target.new_zeros(())
     for t, prediction in enumerate(predictions, start=1):
         weight = gamma ** (len(predictions) - t)
-        l1 = l1 + weight * l1_term(prediction, target, valid)
-        smoothness = smoothness + weight * smoothness_term(prediction, image, valid)
-        gradient = gradient + weight * gradient_term(prediction, target, valid)
+        l1 = l1 + weight * l1_term(prediction, target, valid, counts=counts)
+        smoothness = smoothness + weight * smoothness_term(prediction, image, valid, counts=counts)
+        gradient = gradient + weight * gradient_term(prediction, target, valid, counts=counts)
     total = l1 + smoothness_weight * smoothness + gradient_weight * gradient
     return LossTerms(total, l1, smoothness, gradient)
 
 
-def l1_term(prediction: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+def sequence_counts(valid: Tensor) -> Tensor:
+    """How many places the terms are defined in, for valid [B, 1, H, W].
+
+    float32 [1 + 2 * GRADIENT_SCALES]: valid pixels, then valid neighbours in x and in y at each scale.
+    """
+    counts = [valid.sum()]
+    for k in range(GRADIENT_SCALES):
+        part = valid[..., :: 2**k, :: 2**k]
+        counts += [_both(part, axis).sum() for axis in AXES]
+    return torch.stack(counts).float()
+
+
+def l1_term(prediction: Tensor, target: Tensor, valid: Tensor, *, counts: Tensor | None = None) -> Tensor:
     """Mean absolute error in px over valid pixels; all arguments [B, 1, H, W]."""
-    return _masked_mean((prediction - target).abs(), valid)
+    return _masked_mean((prediction - target).abs(), valid, None if counts is None else counts[0])
 
 
-def smoothness_term(prediction: Tensor, image: Tensor, valid: Tensor) -> Tensor:
+def smoothness_term(prediction: Tensor, image: Tensor, valid: Tensor, *, counts: Tensor | None = None) -> Tensor:
     """Edge-aware smoothness: |d'| exp(-|I'|) for neighbours in x and in y, both valid.
 
     Disparity differences in px; the image difference is the mean over its channels, values in [0, 1].
     """
     total = prediction.new_zeros(())
-    for axis in (-1, -2):
+    for i, axis in enumerate(AXES):
         edge = image.diff(dim=axis).abs().mean(dim=1, keepdim=True)  # [B, 1, ...]
         roughness = prediction.diff(dim=axis).abs() * torch.exp(-edge)
-        total = total + _masked_mean(roughness, _both(valid, axis))
+        total = total + _masked_mean(roughness, _both(valid, axis), None if counts is None else counts[1 + i])
     return total
 
 
-def gradient_term(prediction: Tensor, target: Tensor, valid: Tensor, *, scales: int = GRADIENT_SCALES) -> Tensor:
+def gradient_term(
+    prediction: Tensor,
+    target: Tensor,
+    valid: Tensor,
+    *,
+    scales: int = GRADIENT_SCALES,
+    counts: Tensor | None = None,
+) -> Tensor:
     """Absolute difference of disparity gradients in x and in y, summed over scales 1, 1/2, 1/4, ...
 
     A scale takes every 2**k-th pixel, so that unknown pixels never mix with known ones.
@@ -84,8 +108,9 @@ def gradient_term(prediction: Tensor, target: Tensor, valid: Tensor, *, scales: 
     total = prediction.new_zeros(())
     for k in range(scales):
         part, mask = error[..., :: 2**k, :: 2**k], valid[..., :: 2**k, :: 2**k]
-        for axis in (-1, -2):
-            total = total + _masked_mean(part.diff(dim=axis).abs(), _both(mask, axis))
+        for i, axis in enumerate(AXES):
+            count = None if counts is None else counts[1 + 2 * k + i]
+            total = total + _masked_mean(part.diff(dim=axis).abs(), _both(mask, axis), count)
     return total
 
 
@@ -95,5 +120,6 @@ def _both(valid: Tensor, axis: int) -> Tensor:
     return valid.narrow(axis, 0, size - 1) & valid.narrow(axis, 1, size - 1)
 
 
-def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, values, 0.0).sum() / mask.sum().clamp(min=1)
+def _masked_mean(values: Tensor, mask: Tensor, count: Tensor | None) -> Tensor:
+    total = torch.where(mask, values, 0.0).sum()
+    return total / (mask.sum().clamp(min=1) if count is None else count)

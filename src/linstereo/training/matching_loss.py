@@ -9,8 +9,12 @@ from torch import Tensor
 
 from linstereo.model.linstereo import LinStereo
 
+STRIDES = (4, 8, 16)
 
-def matching_loss(model: LinStereo, left: Tensor, right: Tensor, disparity: Tensor, valid: Tensor) -> dict[str, Tensor]:
+
+def matching_loss(
+    model: LinStereo, left: Tensor, right: Tensor, disparity: Tensor, valid: Tensor, *, counts: Tensor | None = None
+) -> dict[str, Tensor]:
     """Cross-entropy, in nats, of the soft match along the epipolar line at all scales.
 
     Args:
@@ -19,6 +23,8 @@ def matching_loss(model: LinStereo, left: Tensor, right: Tensor, disparity: Tens
         right: the same shape.
         disparity: [B, 1, H, W] in px.
         valid: bool [B, 1, H, W]; leave out occluded pixels, which have no match.
+        counts: what to divide by, as from `matching_counts`; by default the counts of this batch. A batch that is
+            worked on in parts keeps its means if every part divides by the counts of the whole.
 
     Returns:
         `total`, the sum over scales, and each scale's own mean as `match_1_4`, `match_1_8`, ...
@@ -28,14 +34,31 @@ def matching_loss(model: LinStereo, left: Tensor, right: Tensor, disparity: Tens
     for volume in model.cost_volumes(features.pyramid):
         correlation = volume.correlations()  # [B, h, w, w]
         stride = left.shape[-1] // correlation.shape[-1]
-        centre = slice(stride // 2, None, stride)
         terms[f"match_1_{stride}"] = soft_match_loss(
-            correlation, disparity[:, 0, centre, centre] / stride, valid[:, 0, centre, centre]
+            correlation,
+            *_at_stride(disparity, valid, stride),
+            count=None if counts is None else counts[STRIDES.index(stride)],
         )
     return {"total": torch.stack(list(terms.values())).sum(), **terms}
 
 
-def soft_match_loss(correlation: Tensor, disparity: Tensor, valid: Tensor) -> Tensor:
+def matching_counts(disparity: Tensor, valid: Tensor) -> Tensor:
+    """How many pixels have their match inside the image at each of `STRIDES`: float32 [3]; arguments [B, 1, H, W]."""
+    counts = []
+    for stride in STRIDES:
+        small, known = _at_stride(disparity, valid, stride)
+        column = torch.arange(small.shape[-1], device=small.device)
+        counts.append((known & (column - torch.where(known, small, 0.0) >= 0)).sum())
+    return torch.stack(counts).float()
+
+
+def _at_stride(disparity: Tensor, valid: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Disparity, in px of that scale, and validity at the middle of every cell: [B, h, w]."""
+    centre = slice(stride // 2, None, stride)
+    return disparity[:, 0, centre, centre] / stride, valid[:, 0, centre, centre]
+
+
+def soft_match_loss(correlation: Tensor, disparity: Tensor, valid: Tensor, *, count: Tensor | None = None) -> Tensor:
     """Mean cross-entropy of one scale.
 
     The target is shared between the two columns beside the true position. Columns to the right of the left pixel are
@@ -45,6 +68,7 @@ def soft_match_loss(correlation: Tensor, disparity: Tensor, valid: Tensor) -> Te
         correlation: [B, h, w, w] scores.
         disparity: [B, h, w] in px of this scale.
         valid: bool [B, h, w].
+        count: what to divide by; by default the number of pixels that have a match.
     """
     width = correlation.shape[-1]
     column = torch.arange(width, device=correlation.device)
@@ -57,4 +81,5 @@ def soft_match_loss(correlation: Tensor, disparity: Tensor, valid: Tensor) -> Te
     far_index = torch.minimum(base.long() + 1, column)  # at zero disparity there is no column beyond
     far = log_probability.gather(-1, far_index.unsqueeze(-1)).squeeze(-1)
     cross_entropy = -torch.lerp(near, far, share)
-    return torch.where(inside, cross_entropy, 0.0).sum() / inside.sum().clamp(min=1)
+    total = torch.where(inside, cross_entropy, 0.0).sum()
+    return total / (inside.sum().clamp(min=1) if count is None else count)

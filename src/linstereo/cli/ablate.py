@@ -1,0 +1,245 @@
+"""`linstereo ablate`: the paper's ablation tables, at a budget of your own."""
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from linstereo.cli.method_options import no_progress, parse_benchmark, progress_bar
+from linstereo.cli.options import Subparsers
+from linstereo.cli.training_session import TrainingDisplay, chosen_threads, default_workers, interruptible
+from linstereo.errors import InputError
+
+if TYPE_CHECKING:
+    from linstereo.evaluation.distributed import Worker
+    from linstereo.evaluation.runner import Benchmark
+    from linstereo.training.ablation import AblationTable, Variant
+    from linstereo.training.recipe import Recipe
+    from linstereo.training.trainer import Session
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the subcommand."""
+    parser = subparsers.add_parser(
+        "ablate",
+        help="train the variants of the paper's ablation tables, and put their figures beside the paper's",
+        description="Train every row of the paper's ablation tables, or some of them, all derived from one recipe and "
+        "with the same number of steps, and write OUT/TABLE.md, .csv and .json. The same command again goes on where "
+        "it stopped; rows that are done are not trained again.",
+    )
+    parser.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        dest="tables",
+        metavar="TABLE",
+        help="components, pala, training, hscv or updater-size; may be given several times (default: all)",
+    )
+    parser.add_argument(
+        "--rows", action="append", default=[], metavar="NAME,...", help="only these rows of the tables (see --list)"
+    )
+    parser.add_argument("--list", action="store_true", help="print the rows and what they change, then stop")
+    parser.add_argument("--config", required=True, metavar="RECIPE", help="the base: paper, compact, or a TOML file")
+    parser.add_argument("--out", metavar="DIR", help="folder of the tables and of the runs, DIR/TABLE/ROW")
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="steps of each row, over all stages (default: the recipe's)"
+    )
+    parser.add_argument(
+        "--stages",
+        action="append",
+        default=[],
+        metavar="NAME,...",
+        help="only these stages of the recipe (default: all; with --from, those that train the decoder)",
+    )
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="CHECKPOINT",
+        help="start every row from the backbone and the projections of this checkpoint, as far as the row has them",
+    )
+    parser.add_argument(
+        "--data", action="append", default=[], metavar="SOURCE", help="training pairs, as for `linstereo train`"
+    )
+    parser.add_argument(
+        "--validation",
+        action="append",
+        default=[],
+        metavar="SOURCE",
+        help="pairs to measure on, as for `linstereo train`",
+    )
+    parser.add_argument(
+        "--benchmark",
+        action="append",
+        default=[],
+        metavar="NAME[:SPLIT]=ROOT",
+        help="also measure on this benchmark, as `linstereo evaluate` does; the paper's are kitti2015 and tartanair-uw",
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N images of each benchmark")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="changes",
+        metavar="FIELD=VALUE",
+        help="change a field of the base recipe, as for `linstereo train`; may be given several times",
+    )
+    parser.add_argument(
+        "--skip-bad", action="store_true", help="replace pairs that cannot be read by others instead of stopping"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that load data (default: 2, or the cores)")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of the network (default: PyTorch's)")
+    parser.add_argument(
+        "--cache-features",
+        metavar="DIR",
+        help="keep the features of frozen backbones in this folder for all rows, as for `linstereo train`",
+    )
+    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)")
+    parser.add_argument("--backbone", metavar="PATH", help="official DA3 model.safetensors, or its hub name")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train what is left, and write the tables."""
+    from linstereo.training.ablation import check_rows
+
+    tables = _tables(options)
+    rows = _names(options.rows)
+    check_rows(tables, rows)
+    if options.list:
+        _print_rows(tables, rows)
+        return
+    _check(options, tables[0].base)
+    _ablate(options, tables, rows)
+
+
+def _ablate(options: argparse.Namespace, tables: "list[AblationTable]", rows: list[str]) -> None:
+    from linstereo.training.ablation_report import write_report
+    from linstereo.training.ablation_run import Ablation, load_start, run_variants
+    from linstereo.training.distributed import joined_trainers
+
+    ablation = Ablation(
+        out=Path(options.out),
+        start=load_start(options.start, backbone_weights=options.backbone) if options.start else None,
+        benchmarks=_benchmarks(options),
+        backbone_weights=options.backbone,
+    )
+    written: list[Path] = []
+    with joined_trainers() as worker, chosen_threads(options.threads), interruptible() as interrupted:
+        sessions = _Sessions(options, worker=worker, stopping=interrupted)
+        for table in tables:
+            try:
+                finished = run_variants(
+                    ablation,
+                    table,
+                    table.chosen(rows),
+                    session=sessions,
+                    worker=worker,
+                    progress=progress_bar if worker.leads else no_progress,
+                    done=partial(write_report, ablation, table),
+                )
+            finally:
+                sessions.close()
+            if not finished:
+                if worker.leads:
+                    print("stopped; the same command goes on from here", file=sys.stderr)
+                return
+            if worker.leads:
+                written += write_report(ablation, table)
+    for file in written:
+        if file.suffix == ".md":
+            print(file.read_text("utf-8"))
+    if written:
+        print(f"written: {', '.join(map(str, written))}")
+
+
+class _Sessions:
+    """Makes the session of one variant after the other, each with a progress bar of its own."""
+
+    def __init__(self, options: argparse.Namespace, *, worker: "Worker", stopping: Callable[[], bool]) -> None:
+        from linstereo.predictor import pick_device
+        from linstereo.training.trainer import Session
+
+        self._worker = worker
+        self._display: TrainingDisplay | None = None
+        self._session = Session(
+            folder=Path(options.out),
+            device=pick_device(options.device or worker.device()),
+            worker=worker,
+            loaders=default_workers() if options.workers is None else options.workers,
+            skip_bad=options.skip_bad,
+            cache=None if options.cache_features is None else Path(options.cache_features),
+            stopping=stopping,
+        )
+
+    def __call__(self, variant: "Variant", recipe: "Recipe") -> "Session":
+        """See `linstereo.training.ablation_run.MakeSession`."""
+        self.close()
+        self._display = TrainingDisplay(recipe, leads=self._worker.leads)
+        return dataclasses.replace(self._session, say=self._display.say, on_step=self._display.on_step)
+
+    def close(self) -> None:
+        """End the last bar."""
+        if self._display is not None:
+            self._display.close()
+
+
+def _tables(options: argparse.Namespace) -> "list[AblationTable]":
+    from linstereo.training.ablation import TABLES, ablation_table, budgeted
+    from linstereo.training.recipe_files import load_recipe
+
+    changes = list(options.changes)
+    for name in ("data", "validation"):
+        if getattr(options, name):
+            changes.append(f"{name}={json.dumps(getattr(options, name))}")
+    recipe = load_recipe(options.config, changes=changes)
+    stages = _names(options.stages)
+    if options.start and not stages:
+        stages = [stage.name for stage in recipe.stages if stage.objective != "matching"]
+    base = budgeted(recipe, steps=options.steps, stages=stages)
+    return [ablation_table(name, base) for name in dict.fromkeys(options.tables or TABLES)]
+
+
+def _benchmarks(options: argparse.Namespace) -> "tuple[Benchmark, ...]":
+    from linstereo.evaluation.runner import open_benchmark
+
+    parsed = [parse_benchmark(text) for text in options.benchmark]
+    return tuple(open_benchmark(name, root, split=split, limit=options.limit) for name, split, root in parsed)
+
+
+def _check(options: argparse.Namespace, base: "Recipe") -> None:
+    """Refuse what could only fail after hours of training."""
+    if options.out is None:
+        raise InputError("no folder for the results is given; add --out DIR")
+    if Path(options.out).exists() and not Path(options.out).is_dir():
+        raise InputError(f"{options.out} is a file; give a folder for the results")
+    for name, least in (("threads", 1), ("workers", 0)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise InputError(f"--{name} is {value}; give at least {least}")
+    for stage in base.stages:
+        if not stage.data:
+            raise InputError(f"there is no training data for stage {stage.name!r}; add --data SOURCE")
+    if not base.stages[-1].validation and not options.benchmark:
+        raise InputError(
+            "there are no pairs to measure the variants on; add --validation SOURCE or --benchmark NAME=ROOT"
+        )
+
+
+def _print_rows(tables: "list[AblationTable]", rows: list[str]) -> None:
+    for table in tables:
+        print(f"{table.name}: {table.paper.caption}")
+        for variant in table.chosen(rows):
+            settings = ", ".join(f"{name} {value}" for name, value in variant.settings.items() if value)
+            print(
+                f"  {variant.name:<18}{settings}{f' (not for this base: {variant.obstacle})' * bool(variant.obstacle)}"
+            )
+        for note in table.notes:
+            print(f"  {note}")
+
+
+def _names(texts: list[str]) -> list[str]:
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]

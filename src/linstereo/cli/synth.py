@@ -1,0 +1,91 @@
+"""`linstereo synth`: write a data set of synthetic stereo pairs."""
+
+import argparse
+import os
+import sys
+
+from tqdm import tqdm
+
+from linstereo.cli.options import Subparsers, image_size
+
+_LAYOUTS = ("folder", "sceneflow")
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the subcommand."""
+    parser = subparsers.add_parser(
+        "synth",
+        help="write a data set of synthetic stereo pairs with exact ground truth",
+        description="Render random scenes, in air and under water, as stereo pairs with exact disparity and occlusion. "
+        "The same seed gives the same bytes, whatever the number of workers; a run that was stopped goes on when it is "
+        "started again, and a larger --count adds pairs.",
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the data set")
+    parser.add_argument("--count", type=int, required=True, metavar="N", help="number of pairs")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="which endless series of pairs (default: 0)")
+    parser.add_argument(
+        "--workers", type=int, metavar="W", help="number of processes (default: one for each core, at most 8)"
+    )
+    parser.add_argument(
+        "--size",
+        type=image_size,
+        default=(320, 640),
+        metavar="HEIGHTxWIDTH",
+        help="size of the images (default: 320x640)",
+    )
+    parser.add_argument(
+        "--layout",
+        choices=_LAYOUTS,
+        default="folder",
+        help="how the files are laid out: `folder`, read as the data set folder=DIR with occlusion and calibration, or "
+        "`sceneflow`, as FlyingThings3D, read as sceneflow=DIR:flyingthings3d (default: folder)",
+    )
+    parser.add_argument(
+        "--underwater", type=float, default=0.4, metavar="F", help="share of pairs under water, 0 to 1 (default: 0.4)"
+    )
+    parser.add_argument(
+        "--max-disparity",
+        type=float,
+        default=1 / 3,
+        metavar="F",
+        help="the largest disparity as a share of the width (default: 1/3)",
+    )
+    parser.add_argument("--photos", metavar="DIR", help="folder of photographs to use as textures too")
+    parser.add_argument(
+        "--meshes", metavar="DIR", help="folder of .obj, .glb, .stl, .ply or .off files to use as objects too"
+    )
+    parser.add_argument("--depth", action="store_true", help="write depth maps too (layout folder)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the data set, with a progress bar, and say how to use it."""
+    from linstereo.synthesis.engine import EngineSettings
+    from linstereo.synthesis.writer import WriterSettings, write_dataset
+
+    height, width = options.size
+    settings = WriterSettings(
+        engine=EngineSettings(
+            height=height,
+            width=width,
+            underwater=options.underwater,
+            max_disparity=options.max_disparity,
+            photos=options.photos,
+            meshes=options.meshes,
+        ),
+        seed=options.seed,
+        layout=options.layout,
+        depth=options.depth,
+    )
+    workers = options.workers if options.workers is not None else min(os.cpu_count() or 1, 8)
+    with tqdm(total=options.count, desc="synth", unit="pair", disable=None, file=sys.stderr) as bar:
+
+        def on_pair(done: int) -> None:
+            if bar.n == 0 and done:
+                bar.initial = done  # pairs of earlier runs do not count for the speed
+            bar.update(done - bar.n)
+
+        written = write_dataset(options.out, settings, count=options.count, workers=workers, on_pair=on_pair)
+    there = options.count - written
+    source = f"sceneflow={options.out}:flyingthings3d" if options.layout == "sceneflow" else f"folder={options.out}"
+    print(f"{written} pairs written{f', {there} were there' if there else ''}; train on them with --data {source}")

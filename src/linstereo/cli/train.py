@@ -1,0 +1,144 @@
+"""`linstereo train`: from data to a checkpoint with one command."""
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from linstereo.cli.options import Subparsers
+from linstereo.cli.training_session import TrainingDisplay, chosen_threads, default_workers, interruptible
+from linstereo.errors import InputError
+
+if TYPE_CHECKING:
+    from linstereo.training.recipe import Recipe
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the subcommand."""
+    parser = subparsers.add_parser(
+        "train",
+        help="train a model, or fine-tune one on your own pairs",
+        description="Train by a recipe. The same command again goes on where the run in --out stopped, for whatever "
+        "reason. torchrun --nproc-per-node=N -m linstereo.cli train ... shares each batch among N GPUs or processes.",
+    )
+    parser.add_argument(
+        "--config",
+        metavar="RECIPE",
+        help="paper (the paper's recipe), compact (small, for a CPU), finetune, or a TOML file (default: finetune with "
+        "--from)",
+    )
+    parser.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        metavar="SOURCE",
+        help="where pairs come from instead of the recipe's choice: synth, or NAME=ROOT[:SPLIT] such as "
+        "sceneflow=/data/sceneflow or folder=/my/pairs; may be given several times, with factors (2*folder=/my/pairs)",
+    )
+    parser.add_argument(
+        "--validation", action="append", default=[], metavar="SOURCE", help="the same for the pairs to measure"
+    )
+    parser.add_argument("--out", required=True, metavar="RUN", help="folder of the run: checkpoints, log, pictures")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="CHECKPOINT",
+        help="fine-tune: start from the network and weights of this checkpoint (file, folder or hub repository)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="changes",
+        metavar="FIELD=VALUE",
+        help="change a field of the recipe in all stages, or as STAGE.FIELD=VALUE in one, or model.FIELD=VALUE of the "
+        "network; may be given several times",
+    )
+    parser.add_argument("--list-fields", action="store_true", help="print the recipe with all its fields, then stop")
+    parser.add_argument("--stop-after", type=int, metavar="N", help="stop after N steps, to go on another time")
+    parser.add_argument(
+        "--skip-bad", action="store_true", help="replace pairs that cannot be read by others instead of stopping"
+    )
+    parser.add_argument(
+        "--allow-changes", action="store_true", help="go on with a run although its recipe has been changed"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that load data (default: 2, or the cores)")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of the network (default: PyTorch's)")
+    parser.add_argument(
+        "--cache-features",
+        metavar="DIR",
+        help="keep the features of frozen backbones in this folder; the recipe's field variants must be 1 or more",
+    )
+    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)")
+    parser.add_argument("--backbone", metavar="PATH", help="official DA3 model.safetensors, or its hub name")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train."""
+    from linstereo.predictor import pick_device
+    from linstereo.training.distributed import joined_trainers
+    from linstereo.training.run import train
+    from linstereo.training.trainer import Session
+
+    recipe = _recipe(options)
+    if options.list_fields:
+        _print_fields(recipe)
+        return
+    for name in ("stop_after", "threads"):
+        if getattr(options, name) is not None and getattr(options, name) < 1:
+            raise InputError(f"--{name.replace('_', '-')} is {getattr(options, name)}; give at least 1")
+    workers = default_workers() if options.workers is None else options.workers
+    if workers < 0:
+        raise InputError(f"--workers is {workers}; give 0 or more")
+    with joined_trainers() as worker, chosen_threads(options.threads), interruptible() as interrupted:
+        show = TrainingDisplay(recipe, leads=worker.leads)
+        session = Session(
+            folder=Path(options.out),
+            device=pick_device(options.device or worker.device()),
+            worker=worker,
+            loaders=workers,
+            skip_bad=options.skip_bad,
+            stop_after=options.stop_after,
+            cache=None if options.cache_features is None else Path(options.cache_features),
+            say=show.say,
+            on_step=show.on_step,
+            stopping=interrupted,
+        )
+        try:
+            done = train(
+                recipe,
+                session,
+                start=options.start,
+                backbone_weights=options.backbone,
+                allow_changes=options.allow_changes,
+            )
+        finally:
+            show.close()
+        if done:
+            show.say(f"done: {Path(options.out) / 'linstereo.safetensors'}")
+        else:
+            show.say("stopped; the same command goes on from here")
+
+
+def _recipe(options: argparse.Namespace) -> "Recipe":
+    from linstereo.training.recipe_files import load_recipe, recipe_names
+
+    name = options.config or ("finetune" if options.start else None)
+    if name is None:
+        raise InputError(f"no recipe is given; add --config with one of {', '.join(recipe_names())}, or a TOML file")
+    changes = [*options.changes]
+    if options.data:
+        changes.append(f"data={json.dumps(options.data)}")
+    if options.validation:
+        changes.append(f"validation={json.dumps(options.validation)}")
+    return load_recipe(name, changes=changes)
+
+
+def _print_fields(recipe: "Recipe") -> None:
+    print(f"preset = {recipe.preset!r}\nseed = {recipe.seed}\nmodel = {dict(recipe.model)}")
+    for stage in recipe.stages:
+        print(f"\n[{stage.name}]")
+        for name, value in dataclasses.asdict(stage).items():
+            print(f"{name} = {value!r}")

@@ -1,0 +1,93 @@
+"""What commands that train have in common: threads, workers, interruption, and showing how far they are."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from linstereo.cli.method_options import cpu_threads
+
+if TYPE_CHECKING:
+    from linstereo.training.recipe import Recipe, Stage
+    from linstereo.training.state import Progress
+
+
+class TrainingDisplay:
+    """A bar on a terminal, a line now and then in a file.
+
+    Args:
+        recipe: what is trained, for the number of steps.
+        leads: whether this process speaks to the user.
+    """
+
+    def __init__(self, recipe: "Recipe", *, leads: bool) -> None:
+        self._total = sum(stage.steps for stage in recipe.stages)
+        self._leads = leads
+        self._bar: Any = None
+
+    def say(self, text: str) -> None:
+        """Print a line without disturbing the bar."""
+        from tqdm import tqdm
+
+        if self._leads:
+            tqdm.write(text, file=sys.stderr)
+
+    def on_step(self, stage: "Stage", progress: "Progress", figures: dict[str, float]) -> None:
+        """Show a step, see `linstereo.training.trainer.Session`."""
+        from tqdm import tqdm
+
+        if not self._leads:
+            return
+        if self._bar is None:
+            self._bar = tqdm(total=self._total, initial=progress.total_steps - 1, unit="step", disable=None)
+        self._bar.update()
+        text = f"loss {figures['total']:.3f}"
+        if "epe" in figures:
+            text += f", EPE {figures['epe']:.2f}"
+        if self._bar.disable:
+            if progress.step % stage.log_every == 0:
+                self.say(f"step {progress.total_steps} ({stage.name} {progress.step}/{stage.steps}): {text}")
+        else:
+            self._bar.set_description(stage.name, refresh=False)
+            self._bar.set_postfix_str(text, refresh=False)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def default_workers() -> int:
+    """Processes that load data unless the user says otherwise."""
+    return min(2, os.cpu_count() or 1)
+
+
+@contextmanager
+def chosen_threads(count: int | None) -> Iterator[None]:
+    """Let PyTorch use `count` threads as long as the context lasts; None leaves the choice to it."""
+    if count is None:
+        yield
+    else:
+        with cpu_threads(count):
+            yield
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C or SIGTERM lets the step end and the checkpoint be written; a second one stops at once."""
+    asked = False
+
+    def on_signal(number: int, _frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

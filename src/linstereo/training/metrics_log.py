@@ -1,0 +1,73 @@
+"""What a run writes down as it goes: metrics.jsonl always, TensorBoard where it is installed."""
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linstereo.files import atomic_path
+
+FILE_NAME = "metrics.jsonl"
+
+
+class MetricsLog:
+    """Appends one JSON object a line to metrics.jsonl, and the same figures to TensorBoard.
+
+    Entries after `step`, which a killed run may have written beyond its last checkpoint, are removed at the start.
+
+    Args:
+        folder: of the run.
+        step: steps done so far.
+        say: told once if TensorBoard is missing.
+    """
+
+    def __init__(self, folder: Path, *, step: int, say: Callable[[str], None]) -> None:
+        self.path = folder / FILE_NAME
+        _truncate(self.path, step=step)
+        self._writer: Any = None
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+        except ImportError:
+            say(f"TensorBoard is not installed (pip install 'linstereo[train]'); figures are in {self.path} only")
+
+    def scalars(self, kind: str, *, stage: str, step: int, values: Mapping[str, float]) -> None:
+        """Write figures of one kind, such as "train" or "validation"."""
+        entry = {"kind": kind, "stage": stage, "step": step, **{k: float(v) for k, v in values.items()}}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+        if self._writer is not None:
+            for name, value in values.items():
+                self._writer.add_scalar(f"{kind}/{name}", value, step)
+
+    def picture(self, name: str, *, step: int, picture: NDArray[np.uint8]) -> None:
+        """Show a picture, uint8 [H, W, 3] RGB, in TensorBoard."""
+        if self._writer is not None:
+            self._writer.add_image(name, picture, step, dataformats="HWC")
+
+    def close(self) -> None:
+        """Write out what is still in memory."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The entries of a metrics.jsonl; a last line that was cut short by a kill is left out."""
+    entries = []
+    for line in path.read_text("utf-8").splitlines():
+        with contextlib.suppress(ValueError):
+            entries.append(json.loads(line))
+    return entries
+
+
+def _truncate(path: Path, *, step: int) -> None:
+    if not path.exists():
+        return
+    kept = [entry for entry in read_metrics(path) if entry["step"] <= step]
+    with atomic_path(path) as temporary:
+        temporary.write_text("".join(json.dumps(entry) + "\n" for entry in kept), encoding="utf-8")

@@ -1,0 +1,165 @@
+"""Starting a run, or going on with one: which network, from which weights, in which folder."""
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from linstereo.errors import InputError
+from linstereo.model.backbone import Backbone, DepthAnything3, load_da3_weights
+from linstereo.model.checkpoint import OFFICIAL_BACKBONES, load_checkpoint
+from linstereo.model.linstereo import LinStereo
+from linstereo.model.presets import LinStereoConfig, build
+from linstereo.training.recipe import Recipe, Stage
+from linstereo.training.recipe_files import recipe_from_json
+from linstereo.training.state import FILE_NAME, TrainingState, load_state, remove_leftovers
+from linstereo.training.trainer import Session, Trainer
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+LOCK_FILE = ".lock"
+# Fields that may change between sessions, because no weight depends on them.
+_FREE_FIELDS = (
+    "validation",
+    "validation_count",
+    "validation_crop",
+    "validate_every",
+    "picture_every",
+    "checkpoint_every",
+)
+_FREE = frozenset((*_FREE_FIELDS, "log_every", "accumulate"))
+
+
+def train(
+    recipe: Recipe,
+    session: Session,
+    *,
+    start: str | os.PathLike[str] | None = None,
+    backbone_weights: str | os.PathLike[str] | None = None,
+    backbone: Backbone | None = None,
+    allow_changes: bool = False,
+) -> bool:
+    """Train in `session.folder`, going on from the state there if there is one.
+
+    Args:
+        recipe: what to do; on going on it must be the one the run was started with.
+        session: how to do it.
+        start: checkpoint whose network and weights a new run starts from; by default random weights.
+        backbone_weights: official DA3 weights, a path or hub name; by default from the hub.
+        backbone: features to use instead of those that the network's settings name.
+        allow_changes: go on although the recipe is not the one of the earlier sessions.
+
+    Returns:
+        True if the recipe is done, False if the session stopped before.
+    """
+    folder = session.folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot use {folder} for the run: {error.strerror}; choose another folder") from error
+    with _locked(folder, leads=session.worker.leads):
+        return _train(
+            recipe,
+            session,
+            start=start,
+            backbone_weights=backbone_weights,
+            backbone=backbone,
+            allow_changes=allow_changes,
+        )
+
+
+def _train(
+    recipe: Recipe,
+    session: Session,
+    *,
+    start: str | os.PathLike[str] | None,
+    backbone_weights: str | os.PathLike[str] | None,
+    backbone: Backbone | None,
+    allow_changes: bool,
+) -> bool:
+    folder = session.folder
+    file = folder / FILE_NAME
+    resume = load_state(file) if file.exists() else None
+    if resume is not None:
+        config = LinStereoConfig(**json.loads(resume.config))
+        recipe = recipe.with_iterations(config.iterations)
+        _check_recipe(recipe, resume, folder=folder, allow_changes=allow_changes)
+        model = _build(config, recipe, backbone=backbone, backbone_weights=backbone_weights)
+        session.say(f"going on with {folder} after step {resume.progress.total_steps}")
+    elif start is not None:
+        if recipe.model:
+            raise InputError("the network comes with the checkpoint to start from; leave model settings out")
+        model = load_checkpoint(start, backbone=backbone, backbone_weights=backbone_weights)
+    else:
+        model = _build(recipe.config(), recipe, backbone=backbone, backbone_weights=backbone_weights)
+    if session.worker.leads:
+        remove_leftovers(folder)
+    recipe = recipe.with_iterations(model.config.iterations)
+    return Trainer(model, recipe, session, resume=resume).run()
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, *, leads: bool) -> Iterator[None]:
+    """Keep other runs out of a folder; the lock ends with this process, whatever ends it."""
+    if fcntl is None or not leads:
+        yield
+        return
+    with (folder / LOCK_FILE).open("w") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by loading processes
+        except OSError as error:
+            raise InputError(f"another process is training in {folder}; wait for it, or use another folder") from error
+        yield
+
+
+def _build(
+    config: LinStereoConfig,
+    recipe: Recipe,
+    *,
+    backbone: Backbone | None,
+    backbone_weights: str | os.PathLike[str] | None,
+) -> LinStereo:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        model = build(config, backbone=backbone)
+    if backbone is None and isinstance(model.backbone, DepthAnything3):
+        load_da3_weights(model.backbone, backbone_weights or OFFICIAL_BACKBONES[config.backbone])
+    return model
+
+
+def _check_recipe(recipe: Recipe, resume: TrainingState, *, folder: Path, allow_changes: bool) -> None:
+    """Refuse a recipe that would make the run something else than what it began as."""
+    before = recipe_from_json(resume.recipe)
+    changed = []
+    if recipe.seed != before.seed:
+        changed.append(f"seed (was {before.seed}, is {recipe.seed})")
+    if (recipe.preset, dict(recipe.model)) != (before.preset, dict(before.model)):
+        raise InputError(
+            f"the run in {folder} was started with another network ({before.preset!r} with changes "
+            f"{dict(before.model)}); use another folder"
+        )
+    begun = before.stages[: resume.progress.stage + 1]
+    if len(recipe.stages) < len(begun):
+        raise InputError(
+            f"the run in {folder} is in stage {len(begun)}, which the recipe does not have; use another folder"
+        )
+    for old, new in zip(begun, recipe.stages, strict=False):
+        changed += [
+            f"{field.name} of stage {old.name} (was {getattr(old, field.name)!r}, is {getattr(new, field.name)!r})"
+            for field in dataclasses.fields(Stage)
+            if field.name not in _FREE and getattr(old, field.name) != getattr(new, field.name)
+        ]
+    if changed and not allow_changes:
+        raise InputError(
+            f"the run in {folder} was started with another recipe: {'; '.join(changed)}; use another folder, or go on "
+            "all the same with --allow-changes"
+        )

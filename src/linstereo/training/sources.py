@@ -1,0 +1,166 @@
+"""Where training pairs come from, and in which order.
+
+A source is written as text:
+
+    folder=/my/pairs                  a dataset of `linstereo.data.catalogue` and its root
+    sceneflow=/data/sceneflow:train   with a split
+    synth                             pairs rendered on the fly, each one new
+    synth:height=288,underwater=0.5   with settings of the engine, and seed=N; count=N repeats the same N pairs
+    2*folder=/my/pairs                drawn twice as often as a source without a factor
+
+The order is a pure function of the recipe and of the number of a draw, so that neither worker processes nor an
+interruption change it: draws come in blocks that hold the sources in the proportion of their factors, and each source
+goes through all its pairs in a new random order before it repeats one.
+"""
+
+import dataclasses
+import functools
+import re
+import typing
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linstereo.data.catalogue import dataset_names, open_dataset
+from linstereo.data.sample import StereoDataset
+from linstereo.errors import InputError
+
+ENDLESS = 1 << 40
+"""Length of a source whose pairs are all different."""
+_BLOCK = 100  # draws in which the proportions of the sources hold
+
+
+class Source(NamedTuple):
+    """A dataset, how it was written, and how often to draw from it."""
+
+    text: str
+    dataset: StereoDataset
+    weight: float
+    endless: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Draw:
+    """Which pair a draw is: `index` in source `source`, seen for the `epoch`-th time (from 0)."""
+
+    source: int
+    index: int
+    epoch: int
+
+
+def open_source(text: str, *, seed: int) -> Source:
+    """Open what `text` describes; `seed` is used for rendered pairs unless the text has its own."""
+    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)\*)?(.+)", text.strip())
+    if match is None:
+        raise InputError(f"the data source {text!r} is empty; write NAME=ROOT or synth")
+    weight = float(match[1] or 1)
+    if weight <= 0:
+        raise InputError(f"the data source {text!r} is drawn {weight} times; use a factor above 0")
+    rest = match[2]
+    if rest == "synth" or rest.startswith("synth:"):
+        dataset, endless = _open_synth(rest.removeprefix("synth").removeprefix(":"), seed=seed)
+        return Source(text, dataset, weight, endless)
+    named, equals, root = rest.partition("=")
+    if not equals or not root:
+        raise InputError(
+            f"the data source {text!r} is not understood; write NAME=ROOT with one of {', '.join(dataset_names())}, "
+            "or synth"
+        )
+    name, _, split = named.partition(":")
+    before, colon, after = root.rpartition(":")
+    if not split and colon and before and "/" not in after:
+        root, split = before, after
+    dataset = open_dataset(name, root, split or None)
+    if len(dataset) == 0:
+        raise InputError(f"the data source {text!r} holds no pairs; check its folder")
+    return Source(text, dataset, weight, endless=False)
+
+
+def open_sources(texts: Sequence[str], *, seed: int, what: str) -> list[Source]:
+    """Open all of them; `what` is said if there is none."""
+    if not texts:
+        raise InputError(f"there is no {what}; add --data NAME=ROOT (or data = [...] to the recipe)")
+    return [open_source(text, seed=seed) for text in texts]
+
+
+def _open_synth(options: str, *, seed: int) -> tuple[StereoDataset, bool]:
+    try:
+        from linstereo.synthesis.engine import EngineSettings, SyntheticPairs
+    except ImportError as error:
+        raise InputError(f"rendered pairs need the extra 'synth' ({error}); install linstereo[synth]") from error
+    from linstereo.training.recipe import convert
+
+    hints: dict[str, Any] = {**typing.get_type_hints(EngineSettings), "seed": int, "count": int}
+    known = {field.name for field in dataclasses.fields(EngineSettings)} | {"seed", "count"}
+    values: dict[str, Any] = {"seed": seed, "count": 0}
+    for option in filter(None, options.split(",")):
+        name, equals, text = option.partition("=")
+        if not equals or name not in known:
+            raise InputError(f"rendered pairs have no setting {option!r}; choose among {', '.join(sorted(known))}")
+        values[name] = convert(_number(text), hints[name], name=name)
+    own_seed, count = values.pop("seed"), values.pop("count")
+    if own_seed < 0 or count < 0:
+        raise InputError(f"seed={own_seed} and count={count} of rendered pairs must not be negative")
+    pairs = SyntheticPairs(EngineSettings(**values), seed=own_seed, count=count or ENDLESS)
+    return pairs, count == 0
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+class DrawOrder:
+    """The pair of every draw 0, 1, 2, ...; a pure function of seed, sources and the number of the draw."""
+
+    def __init__(self, sources: Sequence[Source], *, seed: int) -> None:
+        self._seed = seed
+        self._lengths = [len(source.dataset) for source in sources]
+        self._endless = [source.endless for source in sources]
+        self._shares = _block_shares([source.weight for source in sources])
+        self._block = functools.lru_cache(maxsize=4)(self._make_block)
+        self._order = functools.lru_cache(maxsize=2 * len(sources))(self._make_order)
+
+    def __getitem__(self, number: int) -> Draw:
+        """The pair of draw `number`."""
+        block, place = divmod(number, int(self._shares.sum()))
+        order = self._block(block)
+        source = int(order[place])
+        earlier = block * int(self._shares[source]) + int(np.count_nonzero(order[:place] == source))
+        if self._endless[source]:
+            return Draw(source, earlier, 0)
+        epoch, position = divmod(earlier, self._lengths[source])
+        return Draw(source, int(self._order(source, epoch)[position]), epoch)
+
+    def _make_block(self, block: int) -> NDArray[np.int64]:
+        sources = np.repeat(np.arange(len(self._shares)), self._shares)
+        order: NDArray[np.int64] = np.random.default_rng((self._seed, 1, block)).permutation(sources)
+        return order
+
+    def _make_order(self, source: int, epoch: int) -> NDArray[np.int64]:
+        rng = np.random.default_rng((self._seed, 2, source, epoch))
+        order: NDArray[np.int64] = rng.permutation(self._lengths[source])
+        return order
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_block", "_order")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._block = functools.lru_cache(maxsize=4)(self._make_block)
+        self._order = functools.lru_cache(maxsize=2 * len(self._lengths))(self._make_order)
+
+
+def _block_shares(weights: Sequence[float]) -> NDArray[np.int64]:
+    """Draws of each source in a block: at least one, else in proportion to the weights."""
+    if len(weights) == 1:
+        return np.ones(1, np.int64)
+    exact = np.asarray(weights) / np.sum(weights) * _BLOCK
+    shares: NDArray[np.int64] = np.maximum(np.rint(exact), 1).astype(np.int64)
+    return shares

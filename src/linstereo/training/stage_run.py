@@ -1,0 +1,196 @@
+"""What lives as long as a stage: the parameters it trains, their optimiser and average, and one step of it."""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from linstereo.errors import InputError
+from linstereo.evaluation.distributed import Worker
+from linstereo.model.checkpoint import stored_weights
+from linstereo.model.linstereo import LinStereo
+from linstereo.training.batches import Batch
+from linstereo.training.distributed import mean_over_processes, whole_counts
+from linstereo.training.ema import WeightAverage
+from linstereo.training.feature_cache import FeatureCache
+from linstereo.training.objective import Objective, counts_of
+from linstereo.training.recipe import Stage
+from linstereo.training.state import ADAM_GROUPS, TrainingState
+
+_PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class NotFiniteError(ArithmeticError):
+    """The loss or the gradient of a step is not finite; nothing was changed."""
+
+    def __init__(self, *, loss: float, norm: float) -> None:
+        super().__init__(f"loss {loss} and gradient norm {norm}")
+
+
+class StepResult(NamedTuple):
+    """figures: loss, its terms and the gradient norm of the whole batch; others: `extras` summed over processes."""
+
+    figures: dict[str, float]
+    others: list[float]
+
+
+class StageRun:
+    """One stage in progress.
+
+    Args:
+        model: the network, on its device.
+        stage: what to do.
+        trainable: names of the parameters that may be trained at all.
+        worker: which of several processes this is.
+        cache: features of a frozen backbone, None to compute them every time.
+    """
+
+    def __init__(
+        self,
+        model: LinStereo,
+        stage: Stage,
+        *,
+        trainable: frozenset[str],
+        worker: Worker,
+        cache: FeatureCache | None = None,
+    ) -> None:
+        self.model, self.stage, self.worker = model, stage, worker
+        self.device = next(model.parameters()).device
+        self.parameters = freeze(model, stage, trainable=trainable)
+        self.optimizer = torch.optim.AdamW(
+            self.parameters.values(),
+            lr=stage.learning_rate,
+            weight_decay=stage.weight_decay,
+            fused=self.device.type in ("cpu", "cuda"),
+        )
+        changing = {
+            name: tensor
+            for name, tensor in stored_weights(model).items()
+            if name in self.parameters or (name not in trainable and tensor.is_floating_point())
+        }
+        self.average = WeightAverage(changing, decay=stage.ema_decay)
+        self.precision = _pick_precision(stage, self.device)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
+        self._objective: nn.Module = Objective(model, stage, cache=cache)
+        if worker.count > 1:
+            self._objective = DistributedDataParallel(
+                self._objective, broadcast_buffers=False, find_unused_parameters=stage.objective == "matching"
+            )
+
+    def step(self, parts: Sequence[Batch], *, rate: float, extras: Sequence[float] = ()) -> StepResult:
+        """One optimiser step on this process's share of a batch.
+
+        Args:
+            parts: the share, to be worked on one after the other.
+            rate: learning rate.
+            extras: further numbers to be summed over all processes.
+        """
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        batches = [part.to(self.device) for part in parts]
+        counts = whole_counts([counts_of(batch, self.stage) for batch in batches], self.worker)
+        sums: dict[str, Tensor] = {}
+        for i, batch in enumerate(batches):
+            with self._gradients_stay_here(i + 1 < len(batches)):
+                with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+                    terms = self._objective(batch, counts)
+                self.scaler.scale(terms["total"]).backward()
+            for name, value in terms.items():
+                sums[name] = sums[name] + value.detach() if name in sums else value.detach()
+        self.scaler.unscale_(self.optimizer)
+        norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.stage.clip_norm)
+        figures, others = mean_over_processes({**sums, "gradient_norm": norm}, extras, self.worker)
+        self._check(figures)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.average.update()
+        return StepResult(figures, others)
+
+    def restore(self, state: TrainingState) -> None:
+        """Go on from a state that `tensors` gave."""
+        for name, parameter in self.parameters.items():
+            if name in state.adam_steps:
+                self.optimizer.state[parameter] = {
+                    "step": state.adam_steps[name].to(self.device),
+                    "exp_avg": torch.zeros_like(parameter).copy_(state.first_moment[name]),
+                    "exp_avg_sq": torch.zeros_like(parameter).copy_(state.second_moment[name]),
+                }
+        if state.progress.step:
+            self.average.load(state.average, updates=state.progress.average_updates)
+        if state.progress.loss_scaling:
+            self.scaler.load_state_dict(dict(state.progress.loss_scaling))
+
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Averaged weights, and the optimiser's moments and step counts of all parameters that have any, by name."""
+        found: dict[str, dict[str, Tensor]] = {"average": self.average.average, **{g: {} for g in ADAM_GROUPS}}
+        for name, parameter in self.parameters.items():
+            entry: dict[str, Any] = self.optimizer.state.get(parameter, {})
+            if entry:
+                found["first_moment"][name] = entry["exp_avg"]
+                found["second_moment"][name] = entry["exp_avg_sq"]
+                found["adam_steps"][name] = entry["step"]
+        return found
+
+    def _gradients_stay_here(self, stay: bool) -> contextlib.AbstractContextManager[Any]:
+        """Sum gradients over processes only after the last part of a step."""
+        if stay and isinstance(self._objective, DistributedDataParallel):
+            return self._objective.no_sync()
+        return contextlib.nullcontext()
+
+    def _check(self, figures: dict[str, float]) -> None:
+        loss, norm = figures["total"], figures["gradient_norm"]
+        if _is_finite(loss) and _is_finite(norm):
+            return
+        if self.precision == torch.float16 and _is_finite(loss) and self.scaler.get_scale() > 1:
+            return  # the scaler leaves this step out and tries smaller gradients
+        raise NotFiniteError(loss=loss, norm=norm)
+
+
+def freeze(model: LinStereo, stage: Stage, *, trainable: frozenset[str]) -> dict[str, nn.Parameter]:
+    """Let gradients flow to what this stage trains only; returns these parameters by name."""
+    names = [name for name, _ in model.named_parameters()]
+    for prefix in stage.frozen:
+        if not any(is_frozen(name, (prefix,)) for name in names):
+            parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in names))
+            raise InputError(
+                f"stage {stage.name!r} freezes {prefix!r}, which the network does not have; its parts are {parts}"
+            )
+    chosen = {}
+    for name, parameter in model.named_parameters():
+        trained = name in trainable and not is_frozen(name, stage.frozen)
+        parameter.requires_grad_(trained)
+        if trained:
+            chosen[name] = parameter
+    if not chosen:
+        raise InputError(f"stage {stage.name!r} freezes everything; leave something to train")
+    set_modes(model, stage)
+    return chosen
+
+
+def set_modes(model: LinStereo, stage: Stage) -> None:
+    """Training mode for all but the frozen parts."""
+    model.train()
+    for name, module in model.named_modules():
+        if name and is_frozen(name, stage.frozen):
+            module.eval()
+
+
+def is_frozen(name: str, prefixes: tuple[str, ...]) -> bool:
+    """Whether a parameter or module lies under one of the prefixes."""
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+def _pick_precision(stage: Stage, device: torch.device) -> torch.dtype:
+    if stage.precision != "auto":
+        return _PRECISIONS[stage.precision]
+    if device.type != "cuda":
+        return torch.float32
+    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+
+
+def _is_finite(value: float) -> bool:
+    return value - value == 0

@@ -1,0 +1,116 @@
+"""The state of a run on disk: exact, readable after a kill, and intact when the disk is full."""
+
+import contextlib
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from tests.training.tiny import run_training, tiny_recipe, write_folder
+
+from linstereo.errors import InputError
+from linstereo.training import state as state_module
+from linstereo.training.state import Progress, TrainingState, load_state, remove_leftovers, save_state
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_everything_comes_back_as_it_was(tmp_path):
+    state = TrainingState(
+        progress=Progress(stage=1, step=7, total_steps=19, average_updates=7, best=0.1 + 0.2, skipped=3),
+        recipe='{"seed": 1}',
+        config="{}",
+        weights={"a.b": torch.randn(3, 4), "empty": torch.zeros(0)},
+        average={"a.b": torch.randn(3, 4).to(memory_format=torch.contiguous_format)},
+        first_moment={"a.b": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)},
+        second_moment={"a.b": torch.tensor(1e-30)},
+        adam_steps={"a.b": torch.tensor(7.0)},
+    )
+    save_state(state, tmp_path / "training.safetensors")
+    found = load_state(tmp_path / "training.safetensors")
+    assert (found.progress, found.recipe, found.config) == (state.progress, state.recipe, state.config)
+    for group in ("weights", "average", "first_moment", "second_moment", "adam_steps"):
+        expected, read = getattr(state, group), getattr(found, group)
+        assert expected.keys() == read.keys()
+        assert all(torch.equal(expected[name], read[name]) for name in expected)
+
+
+def test_twenty_kills_at_random_moments_change_nothing(tmp_path):
+    command = [sys.executable, "-m", "tests.training.kill_and_resume", str(tmp_path), "20"]
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.startswith("20 kills")
+
+
+@contextlib.contextmanager
+def largest_file(size):
+    """As if the disk had room for files of `size` bytes only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def stopped_run(tmp_path):
+    recipe = tiny_recipe(write_folder(tmp_path / "pairs"), steps=6, checkpoint_every=2)
+    run_training(recipe, tmp_path / "run", stop_after=2)
+    return recipe, tmp_path / "run"
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(stopped_run, tmp_path):
+    recipe, run = stopped_run
+    before = (run / "training.safetensors").read_bytes()
+    with largest_file(len(before) // 2), pytest.raises(InputError) as told:
+        run_training(recipe, run)
+    text = str(told.value)
+    assert "\n" not in text
+    assert f"the last good checkpoint, of step 2, is intact in {run / 'training.safetensors'}" in text
+    assert (run / "training.safetensors").read_bytes() == before
+    assert not list(run.glob(".*.safetensors"))
+    assert run_training(recipe, run)[0]
+    run_training(recipe, tmp_path / "whole")
+    for name, weight in load_state(tmp_path / "whole" / "training.safetensors").weights.items():
+        assert torch.equal(weight, load_state(run / "training.safetensors").weights[name])
+
+
+def test_a_disk_that_fills_while_the_file_is_written(stopped_run, monkeypatch):
+    recipe, run = stopped_run
+
+    def fails(tensors, path, metadata):
+        Path(path).write_bytes(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(state_module, "save_file", fails)
+    with pytest.raises(InputError, match=r"No space left on device.*of step 2, is intact"):
+        run_training(recipe, run)
+    assert load_state(run / "training.safetensors").progress.total_steps == 2
+
+
+def test_a_disk_that_is_full_from_the_start(tmp_path):
+    recipe = tiny_recipe(write_folder(tmp_path / "pairs"), steps=2)
+    with largest_file(1 << 14), pytest.raises(InputError, match="there is no checkpoint"):
+        run_training(recipe, tmp_path / "run")
+
+
+def test_half_written_files_of_a_killed_process_are_removed(tmp_path):
+    (tmp_path / ".training-0123456789abcdef.safetensors").write_bytes(b"half")
+    (tmp_path / "training.safetensors").write_bytes(b"other")
+    (tmp_path / ".hidden").write_bytes(b"other")
+    remove_leftovers(tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".hidden", "training.safetensors"]
+
+
+def test_other_files_are_refused(tmp_path):
+    file = tmp_path / "training.safetensors"
+    save_file({"a": torch.zeros(2)}, file)
+    with pytest.raises(InputError, match="not the state of a training run"):
+        load_state(file)
+    file.write_bytes(b"nonsense")
+    with pytest.raises(InputError, match="safetensors"):
+        load_state(file)
