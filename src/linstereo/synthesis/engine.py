@@ -1,0 +1,292 @@
+"""An endless supply of stereo pairs with exact ground truth.
+
+Pair `index` of `seed` depends on the settings, the seed and the index alone, so pairs can be made in any order and by
+any number of processes.
+"""
+
+import contextlib
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from linstereo.data.sample import StereoSample
+from linstereo.errors import InputError
+from linstereo.geometry.calibration import StereoCalibration
+from linstereo.synthesis.ground_truth import disparity_of, occlusion
+from linstereo.synthesis.mesh_files import MeshFolder
+from linstereo.synthesis.photos import PhotoFolder
+from linstereo.synthesis.raycast import RayCaster
+from linstereo.synthesis.render import View, render_view, textures_of
+from linstereo.synthesis.scene import Scene
+from linstereo.synthesis.scenes import random_scene
+from linstereo.synthesis.sensor import expose_pair, random_faults
+from linstereo.synthesis.water import Water, random_water, through_water
+
+_KEPT_PHOTOS = 200  # decoded ones in memory, at most 2 MB each
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What kind of pairs the engine makes.
+
+    Args:
+        height: of the images, px.
+        width: of the images, px.
+        underwater: share of the pairs that are taken under water, 0 to 1.
+        photos: a folder of photographs that serve as textures besides procedural ones.
+        meshes: a folder of meshes that stand in the scenes besides procedural ones.
+        max_disparity: the largest disparity, as a share of the width.
+    """
+
+    height: int = 320
+    width: int = 640
+    underwater: float = 0.4
+    photos: str | None = None
+    meshes: str | None = None
+    max_disparity: float = 1 / 3
+
+    def __post_init__(self) -> None:
+        if min(self.height, self.width) < 16:
+            raise InputError(f"pairs of {self.height} x {self.width} px are too small; use at least 16 x 16")
+        if not 0 <= self.underwater <= 1:
+            raise InputError(f"underwater is {self.underwater:g}; it is a share of the pairs, between 0 and 1")
+        if not 0 < self.max_disparity <= 1:
+            raise InputError(
+                f"max_disparity is {self.max_disparity:g}; it is a share of the width, above 0 and up to 1"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class RenderedPair:
+    """A stereo pair with everything that is known about it; H x W px."""
+
+    name: str
+    left: NDArray[np.uint8]
+    """[H, W, 3] RGB."""
+    right: NDArray[np.uint8]
+    """[H, W, 3] RGB."""
+    disparity: NDArray[np.float32]
+    """[H, W] px, positive, of the left image's pixels."""
+    right_disparity: NDArray[np.float32]
+    """[H, W] px, positive, of the right image's pixels: the same point is at column + disparity of the left image."""
+    depth: NDArray[np.float32]
+    """[H, W] metres, of the left image's pixels."""
+    occluded: NDArray[np.bool_]
+    """[H, W] True where the right camera does not see the point that the left one sees."""
+    right_occluded: NDArray[np.bool_]
+    """[H, W] the same the other way round."""
+    calibration: StereoCalibration
+    water: str | None
+    """Jerlov type of the water; None in air."""
+
+    def sample(self) -> StereoSample:
+        """The pair as a sample of a data set."""
+        return _sample(self.name, self.left, self.right, self.disparity, self.occluded, self.depth, self.calibration)
+
+
+def _sample(
+    name: str,
+    left: NDArray[np.uint8],
+    right: NDArray[np.uint8],
+    disparity: NDArray[np.float32],
+    occluded: NDArray[np.bool_],
+    depth: NDArray[np.float32],
+    calibration: StereoCalibration,
+) -> StereoSample:
+    valid = np.ones(disparity.shape, np.bool_)
+    return StereoSample(name, left, right, disparity, valid, occluded, depth, calibration)
+
+
+class StereoEngine:
+    """Makes pairs.
+
+    Args:
+        settings: what kind of pairs.
+    """
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.settings = settings
+        self._photos = None if settings.photos is None else PhotoFolder(settings.photos, keep=_KEPT_PHOTOS)
+        self._meshes = None if settings.meshes is None else MeshFolder(settings.meshes)
+
+    def render(self, seed: int, index: int) -> RenderedPair:
+        """Pair `index`, at least 0, of the endless series `seed`, at least 0."""
+        with _one_thread():
+            return self._shot(seed, index).pair(pair_name(seed, index))
+
+    def sample(self, seed: int, index: int) -> StereoSample:
+        """The same pair as a sample of a data set, without the ground truth of the right view: a little faster."""
+        with _one_thread():
+            return self._shot(seed, index).sample(pair_name(seed, index))
+
+    def _shot(self, seed: int, index: int) -> "_Shot":
+        for_scene, for_water, for_camera = _generators(seed, index)
+        underwater = bool(for_water.random() < self.settings.underwater)
+        scene = random_scene(
+            for_scene,
+            height=self.settings.height,
+            width=self.settings.width,
+            max_disparity=self.settings.max_disparity,
+            photos=self._photos,
+            meshes=self._meshes,
+            underwater=underwater,
+        )
+        return _Shot(scene, water_rng=for_water if underwater else None, camera_rng=for_camera)
+
+
+def photograph(
+    scene: Scene,
+    *,
+    name: str,
+    water_rng: np.random.Generator | None = None,
+    camera_rng: np.random.Generator,
+) -> RenderedPair:
+    """Take a pair of a scene with the faults of real cameras.
+
+    Args:
+        scene: what is seen, by which cameras.
+        name: of the pair.
+        water_rng: chooses the water; None for air.
+        camera_rng: chooses the cameras' faults and their noise.
+
+    Raises:
+        InputError: the scene is not closed, or a disparity is not above 0.
+    """
+    return _Shot(scene, water_rng=water_rng, camera_rng=camera_rng).pair(name)
+
+
+class _Shot:
+    """Both views of a scene and the images that the cameras make of them."""
+
+    def __init__(self, scene: Scene, *, water_rng: np.random.Generator | None, camera_rng: np.random.Generator) -> None:
+        self.rig = scene.rig
+        self.caster = RayCaster(scene.objects)
+        # What is seen through glass would need the water on both parts of the way; under water there is no glass.
+        palette, atlas = textures_of(scene, opaque=water_rng is not None)
+        self.left = render_view(scene, self.caster, palette, atlas, "left")
+        self.right = render_view(scene, self.caster, palette, atlas, "right")
+        self.disparity, self.right_disparity = (
+            disparity_of(view.depth, self.rig.calibration) for view in (self.left, self.right)
+        )
+        if min(self.disparity.min(), self.right_disparity.min()) <= 0:
+            raise InputError(
+                f"the scene {scene.name} has points without a positive disparity; move its backdrop nearer"
+            )
+        views = (self.left, self.right)
+        self.water: Water | None = None
+        if water_rng is None:
+            radiances = [view.sun + view.lamp if scene.lighting.lamps else view.sun for view in views]
+        else:
+            self.water, depth = random_water(water_rng, scene_distance=float(np.median(self.left.distance)))
+            radiances = [_under_water(scene, view, self.water, depth) for view in views]
+        faults = random_faults(camera_rng, underwater=self.water is not None)
+        self.left_image, self.right_image = expose_pair(radiances[0], radiances[1], faults, camera_rng)
+
+    def pair(self, name: str) -> RenderedPair:
+        """The pair with all ground truth."""
+        return RenderedPair(
+            name=name,
+            left=self.left_image,
+            right=self.right_image,
+            disparity=self.disparity.astype(np.float32),
+            right_disparity=self.right_disparity.astype(np.float32),
+            depth=self.left.depth.astype(np.float32),
+            occluded=occlusion(self.left, self.right, "left", self.rig, self.caster),
+            right_occluded=occlusion(self.right, self.left, "right", self.rig, self.caster),
+            calibration=self.rig.calibration,
+            water=None if self.water is None else self.water.name,
+        )
+
+    def sample(self, name: str) -> StereoSample:
+        """The pair with the ground truth of the left view."""
+        return _sample(
+            name,
+            self.left_image,
+            self.right_image,
+            self.disparity.astype(np.float32),
+            occlusion(self.left, self.right, "left", self.rig, self.caster),
+            self.left.depth.astype(np.float32),
+            self.rig.calibration,
+        )
+
+
+@contextlib.contextmanager
+def _one_thread() -> Generator[None]:
+    """OpenCV on one thread: the pictures are too small for more, and pairs are made by several processes at once."""
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(threads)
+
+
+def _under_water(scene: Scene, view: View, water: Water, camera_depth: float) -> NDArray[np.float32]:
+    lighting = scene.lighting
+    up = np.array(scene.up, np.float32)
+    height_of_sun = max(float(np.dot(lighting.sun_direction, scene.up)), 0.0)
+    daylight = height_of_sun * np.array(lighting.sun_colour) + np.array(lighting.ambient_colour)
+    lamps = lighting.lamps
+    lamp_colour = np.sum([lamp.colour for lamp in lamps], axis=0) if lamps else np.zeros(3)
+    offset = float(np.mean([math.hypot(*lamp.position) for lamp in lamps])) if lamps else 0.5
+    return np.asarray(
+        through_water(
+            view.sun,
+            view.lamp,
+            view.distance,
+            view.lamp_distance,
+            np.float32(camera_depth) - view.point @ up,
+            water,
+            camera_depth=camera_depth,
+            focal_px=scene.rig.calibration.focal,
+            sun_colour=_triple(daylight),
+            lamp_colour=_triple(lamp_colour),
+            lamp_offset=offset,
+        ),
+        np.float32,
+    )
+
+
+def _triple(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    return float(values[0]), float(values[1]), float(values[2])
+
+
+def _generators(seed: int, index: int) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
+    """Independent sources of chance for the scene, the water and the cameras of a pair."""
+    if min(seed, index) < 0:
+        raise InputError(f"seed {seed} and index {index} must not be negative")
+    one, two, three = np.random.SeedSequence((seed, index)).spawn(3)
+    return np.random.default_rng(one), np.random.default_rng(two), np.random.default_rng(three)
+
+
+def pair_name(seed: int, index: int) -> str:
+    """Name of a pair, usable as a relative file name."""
+    return f"synth-{seed}/{index:06d}"
+
+
+class SyntheticPairs:
+    """The first `count` pairs of a seed as a `StereoDataset`; they are rendered when asked for."""
+
+    def __init__(self, settings: EngineSettings, *, seed: int, count: int) -> None:
+        if count < 1:
+            raise InputError(f"count is {count}; a data set needs at least one pair")
+        self.name = "synth"
+        self.engine = StereoEngine(settings)
+        self.seed = seed
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int, /) -> StereoSample:
+        if not 0 <= index < self.count:
+            raise IndexError(f"pair {index} of {self.count}")
+        return self.engine.sample(self.seed, index)
+
+    def sample_name(self, index: int) -> str:
+        """Name of pair `index`, without rendering it."""
+        return pair_name(self.seed, index)

@@ -1,0 +1,76 @@
+"""Exact disparity and occlusion of a rendered pair."""
+
+from typing import Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from linstereo.geometry.calibration import StereoCalibration
+from linstereo.synthesis.raycast import Faces, Float64s, RayCaster, cameras_of
+from linstereo.synthesis.render import View, depth_edges
+from linstereo.synthesis.scene import StereoRig
+
+_IN_FRONT = 1e-6  # a surface hides a point if it is nearer by more than this part of its depth
+_SAME = 1e-4  # relative difference of inverse depths up to which two points count as one
+_SURROUNDINGS = np.ones((9, 9), np.uint8)  # px around a point in which the other view must be smooth
+
+
+def disparity_of(depth: Float64s, calibration: StereoCalibration) -> Float64s:
+    """Disparity in px, float64 [H, W], from depth in metres; larger than 0 unless `doffs` makes it less."""
+    return calibration.focal * calibration.baseline / depth - calibration.doffs
+
+
+def occlusion(
+    view: View, other_view: View, side: Literal["left", "right"], rig: StereoRig, caster: RayCaster
+) -> NDArray[np.bool_]:
+    """Pixels of one view whose surface point the other camera does not see, bool [H, W].
+
+    A point is not seen if it lies outside of the other image (whose border is half a pixel outside of the outermost
+    pixel centres), or if something lies before it, which a ray from the other camera tells. Transparent surfaces hide
+    what is behind them.
+
+    No ray is needed where the other view, interpolated between its two nearest pixels, shows the very same point and
+    no edge nearby. What this overlooks are things thinner than a pixel that the other view does not show either: about
+    one pixel in a million.
+
+    Args:
+        view: what the camera of `side` sees.
+        other_view: what the other one sees.
+        side: whose points are asked for.
+        rig: the cameras.
+        caster: the scene.
+    """
+    height, width = view.depth.shape
+    cameras = cameras_of(rig)
+    own, other = cameras if side == "left" else cameras[::-1]
+    columns, rows = np.meshgrid(np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64))
+    x, y = own.rays(columns, rows)
+    inverse = 1 / view.depth
+    other_x = x + (own.x - other.x) * inverse  # the same point as a ray (x, y, 1) of the other camera
+    other_column = other_x * other.focal + other.cx
+    hidden = (other_column < -0.5) | (other_column > width - 0.5)
+    asked = np.flatnonzero(~(hidden | _surely_seen(inverse, 1 / other_view.depth, other_column)))
+    x, y, depth = (values.ravel()[asked] for values in (other_x, y, view.depth))
+    face = view.face.ravel()[asked]
+    seen = caster.seen_faces(other, x, y)
+    differs = np.flatnonzero((seen != face) & (seen >= 0))  # elsewhere the other camera sees the very same face
+    x, y, seen = x[differs], y[differs], seen[differs]
+    nearer = Faces(caster, other, caster.used(seen)).depth(seen, x, y) < depth[differs] * (1 - _IN_FRONT)
+    hidden.ravel()[asked[differs[nearer]]] = True
+    return np.asarray(hidden, np.bool_)
+
+
+def _surely_seen(inverse: Float64s, other_inverse: Float64s, other_column: Float64s) -> NDArray[np.bool_]:
+    """Pixels whose point both neighbours in the other view agree on; inverse depths and columns are [H, W].
+
+    The inverse depth of a plane is linear in the column, so that it can be interpolated.
+    """
+    height, width = inverse.shape
+    first = np.clip(other_column.astype(np.int32), 0, width - 2)
+    pixel = first + (np.arange(height, dtype=np.int32) * width)[:, None]
+    at_first = other_inverse.take(pixel)
+    shown = at_first + (other_inverse.take(pixel + 1) - at_first) * (other_column - first)
+    edgy = cv2.dilate(depth_edges(other_inverse).astype(np.uint8), _SURROUNDINGS).take(pixel)
+    same = np.abs(shown - inverse) < _SAME * inverse
+    return np.asarray(same & (edgy == 0), np.bool_)

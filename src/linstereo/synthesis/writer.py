@@ -1,0 +1,327 @@
+"""Writing synthetic pairs to disk: seeded, by any number of processes, resumable after a kill at any moment.
+
+Every file is either whole or not there, and holds what the settings, the seed and the index of its pair say. So
+whichever process wrote it and however often the run was stopped, the data set ends in the same bytes. `settings.json`
+in its folder keeps what it is made of; a run with other settings is refused.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import hashlib
+import itertools
+import json
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+
+from linstereo import __version__
+from linstereo.data.disparity import write_disparity
+from linstereo.data.folder import write_calibration
+from linstereo.data.images import write_image
+from linstereo.data.npy import write_npy
+from linstereo.data.png import write_png_values
+from linstereo.errors import InputError
+from linstereo.files import atomic_path, read_file
+from linstereo.synthesis.engine import EngineSettings, RenderedPair, StereoEngine
+from linstereo.synthesis.mesh_files import MeshFolder
+from linstereo.synthesis.photos import PhotoFolder
+
+if sys.platform != "win32":
+    import fcntl
+
+LAYOUTS = ("folder", "sceneflow")
+SETTINGS_FILE = "settings.json"
+MAX_PAIRS = 1_000_000
+_DIGESTS: Mapping[str, Callable[[str], PhotoFolder | MeshFolder]] = MappingProxyType(
+    {"photos": PhotoFolder, "meshes": MeshFolder}
+)
+_TEMPORARY = re.compile(r"\..+-[0-9a-f]{16}(\.\w+)?")
+_SCENEFLOW_SCENE = 100  # pairs in one scene folder
+
+
+class Engine(Protocol):
+    """What makes the pairs, see `StereoEngine`."""
+
+    def render(self, seed: int, index: int) -> RenderedPair:
+        """Pair `index` of the series `seed`."""
+        ...
+
+
+MakeEngine = Callable[[EngineSettings], Engine]
+"""A class or module-level function, since every process makes its own engine."""
+
+
+@dataclass(frozen=True)
+class WriterSettings:
+    """What a data set is made of.
+
+    Args:
+        engine: what kind of pairs.
+        seed: which series of pairs, at least 0.
+        layout: `folder`, see `linstereo.data.folder`, or `sceneflow`, as FlyingThings3D in `linstereo.data.sceneflow`.
+        depth: write depth maps too; they follow from disparity and calibration. Only in the layout `folder`.
+    """
+
+    engine: EngineSettings = dataclasses.field(default_factory=EngineSettings)
+    seed: int = 0
+    layout: str = "folder"
+    depth: bool = False
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise InputError(f"the seed is {self.seed}; it must not be negative")
+        if self.layout not in LAYOUTS:
+            raise InputError(f"there is no layout '{self.layout}'; choose one of {', '.join(LAYOUTS)}")
+        if self.depth and self.layout != "folder":
+            raise InputError(f"the layout '{self.layout}' has no place for depth maps; use the layout 'folder'")
+
+    def to_json(self) -> dict[str, Any]:
+        """What `settings.json` holds; in place of the folders of photographs and meshes, digests of their files."""
+        engine = dataclasses.asdict(self.engine)
+        for name, open_folder in _DIGESTS.items():
+            if engine[name] is not None:
+                engine[name] = _files_digest(engine[name], open_folder(engine[name]).files)
+        return {"linstereo": __version__, "layout": self.layout, "depth": self.depth, "seed": self.seed, **engine}
+
+
+def write_dataset(
+    out: str | os.PathLike[str],
+    settings: WriterSettings,
+    *,
+    count: int,
+    workers: int = 1,
+    on_pair: Callable[[int], None] = lambda done: None,
+    make_engine: MakeEngine = StereoEngine,
+) -> int:
+    """Write the first `count` pairs of the series into the folder `out`, all but those that are there already.
+
+    Args:
+        out: made if it is not there.
+        settings: must be those of the earlier run, if there was one.
+        count: number of pairs; with a larger one than before, the data set grows.
+        workers: number of processes.
+        on_pair: told how many of the `count` pairs are there, first of all and after each pair.
+        make_engine: makes the engine from its settings.
+
+    Returns:
+        How many pairs were written.
+    """
+    if not 1 <= count <= MAX_PAIRS:
+        raise InputError(f"the number of pairs is {count}; it must be from 1 to {MAX_PAIRS:,}")
+    if workers < 1:
+        raise InputError(f"the number of workers is {workers}; it must be at least 1")
+    folder = Path(out)
+    with _owned(folder):
+        _settle(folder, settings)
+        _sweep(folder)
+        missing = [index for index in range(count) if not _is_there(folder, settings, index)]
+        done = count - len(missing)
+        on_pair(done)
+        job = _Job(folder, settings, make_engine)
+        with contextlib.closing(_run_all(job, missing, workers=min(workers, max(len(missing), 1)))) as finished:
+            for _ in finished:
+                done += 1
+                on_pair(done)
+    return len(missing)
+
+
+def pair_files(settings: WriterSettings, index: int) -> Mapping[str, Path]:
+    """Paths of the files of pair `index`, relative to the folder of the data set, by what they hold."""
+    if settings.layout == "sceneflow":
+        scene = Path("TRAIN", "A", f"{index // _SCENEFLOW_SCENE:04d}")
+        frame = f"{index % _SCENEFLOW_SCENE:04d}"
+        root = Path("FlyingThings3D")
+        return {
+            "left": root / "frames_finalpass" / scene / "left" / f"{frame}.png",
+            "right": root / "frames_finalpass" / scene / "right" / f"{frame}.png",
+            "disparity": root / "disparity" / scene / "left" / f"{frame}.pfm",
+            "disparity_right": root / "disparity" / scene / "right" / f"{frame}.pfm",
+        }
+    suffixes = {name: suffix for name, (suffix, _) in _WRITERS.items() if name != "depth" or settings.depth}
+    return {name: Path(name, f"{index:06d}{suffix}") for name, suffix in suffixes.items()}
+
+
+def _write_water(path: Path, water: str | None) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps({"water": water}) + "\n", encoding="ascii")
+
+
+_WRITERS: Mapping[str, tuple[str, Callable[[Path, RenderedPair], None]]] = MappingProxyType(
+    {
+        "left": (".png", lambda path, pair: write_image(path, pair.left)),
+        "right": (".png", lambda path, pair: write_image(path, pair.right)),
+        "disparity": (".pfm", lambda path, pair: write_disparity(path, pair.disparity)),
+        "disparity_right": (".pfm", lambda path, pair: write_disparity(path, pair.right_disparity)),
+        "occlusion": (".png", lambda path, pair: write_png_values(path, np.uint8(255) * pair.occluded)),
+        "occlusion_right": (".png", lambda path, pair: write_png_values(path, np.uint8(255) * pair.right_occluded)),
+        "depth": (".npy", lambda path, pair: write_npy(path, pair.depth)),
+        "calib": (".json", lambda path, pair: write_calibration(path, pair.calibration)),
+        "info": (".json", lambda path, pair: _write_water(path, pair.water)),
+    }
+)
+"""Folder of the layout `folder`, its suffix, and how a file of it is written."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a process must know to write any pair."""
+
+    folder: Path
+    settings: WriterSettings
+    make_engine: MakeEngine
+
+    def write(self, engine: Engine, index: int) -> None:
+        pair = engine.render(self.settings.seed, index)
+        try:
+            for name, path in pair_files(self.settings, index).items():
+                target = self.folder / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _WRITERS[name][1](target, pair)
+        except (InputError, OSError) as error:
+            reason = error if isinstance(error, OSError) else error.__cause__
+            if isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise InputError(
+                    f"the disk of {self.folder} is full; free some space and run the same command again, "
+                    "it goes on where it stopped"
+                ) from error
+            if isinstance(error, OSError):
+                raise InputError(f"cannot write into {self.folder}: {error.strerror}; check its permissions") from error
+            raise
+
+
+def _run_all(job: _Job, indices: Sequence[int], *, workers: int) -> Generator[int, None, None]:
+    """Write the pairs `indices`; yields each when it is written, in any order."""
+    if workers == 1:
+        engine = job.make_engine(job.settings.engine)
+        for index in indices:
+            job.write(engine, index)
+            yield index
+        return
+    pool = ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(job,)
+    )
+    try:
+        waiting = iter(indices)
+        pending: dict[Future[None], int] = {}
+        while True:
+            for index in itertools.islice(waiting, 3 * workers - len(pending)):
+                pending[pool.submit(_write_in_worker, index)] = index
+            if not pending:
+                return
+            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                index = pending.pop(future)
+                future.result()
+                yield index
+    except BrokenProcessPool as error:
+        raise InputError(
+            "a worker process ended by itself, perhaps for want of memory; run the command again with fewer workers"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class _Worker:
+    """What a worker process keeps between pairs."""
+
+    job: _Job
+    engine: Engine
+
+
+def _start_worker(job: _Job) -> None:
+    """Run once in each worker process: it leaves Ctrl-C to the parent, and ends when the parent is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _Worker.job = job
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _write_in_worker(index: int) -> None:
+    if not hasattr(_Worker, "engine"):  # made here and not at the start, so that its errors reach the parent
+        _Worker.engine = _Worker.job.make_engine(_Worker.job.settings.engine)
+    _Worker.job.write(_Worker.engine, index)
+
+
+@contextlib.contextmanager
+def _owned(folder: Path) -> Iterator[None]:
+    """Make the folder, and keep other runs out of it while this one writes."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; give a folder for the data set")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY) if sys.platform != "win32" else None
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {error.strerror}; choose another one") from error
+    try:
+        if sys.platform != "win32" and handle is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(
+                    f"another run is writing to {folder}; wait for it, or choose another folder"
+                ) from error
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _settle(folder: Path, settings: WriterSettings) -> None:
+    """Check that the folder is empty or begun with these settings, and write them down."""
+    path = folder / SETTINGS_FILE
+    wanted = settings.to_json()
+    if path.is_file():
+        try:
+            found = json.loads(read_file(path))
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path} is not valid JSON: {error}; remove the folder and start again") from error
+        if not isinstance(found, dict):
+            raise InputError(f"{path} does not hold settings; remove the folder and start again")
+        for name in [*wanted, *found]:
+            before, now = found.get(name), wanted.get(name)
+            if before != now:
+                told = f"other {name}" if name in _DIGESTS else f"{name} = {json.dumps(before)}, not {json.dumps(now)}"
+                raise InputError(f"{folder} was begun with {told}; use the same settings, or another folder")
+        return
+    if any(not _TEMPORARY.fullmatch(entry.name) for entry in folder.iterdir()):
+        raise InputError(f"{folder} is not empty and holds no {SETTINGS_FILE}; choose a new folder for the data set")
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(wanted, indent=2) + "\n", encoding="ascii")
+
+
+def _sweep(folder: Path) -> None:
+    """Remove half-written files of a run that was killed."""
+    for base, _, names in os.walk(folder):
+        for name in names:
+            if _TEMPORARY.fullmatch(name):
+                Path(base, name).unlink(missing_ok=True)
+
+
+def _is_there(folder: Path, settings: WriterSettings, index: int) -> bool:
+    return all((folder / path).is_file() for path in pair_files(settings, index).values())
+
+
+def _files_digest(root: str, files: Sequence[Path]) -> str:
+    """SHA-256 of the names and sizes of files below `root`."""
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
+    return digest.hexdigest()
