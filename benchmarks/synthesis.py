@@ -93,8 +93,8 @@ def report(settings: EngineSettings, processes: int, count: int, warm: int) -> s
     photos = "with photographs as textures" if settings.photos else "procedural textures only"
     lines = [
         f"{settings.height} x {settings.width} px, {settings.underwater:.0%} under water, {photos};",
-        f"{processes} processes, {processes * count} pairs after {processes * warm} to warm up; load average before the",
-        f"start {load:.1f} on {os.cpu_count()} processors; {platform.machine()}, OpenCV {cv2.__version__},",
+        f"{processes} processes, {processes * count} pairs after {processes * warm} to warm up; load average before",
+        f"the start {load:.1f} on {os.cpu_count()} processors; {platform.machine()}, OpenCV {cv2.__version__},",
         f"NumPy {np.__version__}, embreex {embreex.__version__}.",
         "",
         "| what | pairs a second | ms of one processor a pair |",

@@ -39,7 +39,7 @@ def test_the_same_gradients_weights_and_figures_as_one_process(tmp_path, objecti
     run_training(recipe, tmp_path / "one", stop_after=3)
     in_two_processes(recipe, tmp_path / "two", steps=3)
     logs = [read_metrics(tmp_path / run / "metrics.jsonl") for run in ("one", "two")]
-    assert [entry["step"] for entry in logs[0]] == [1, 2, 3, 3]
+    assert [entry["step"] for entry in logs[0]] == [0, 1, 2, 3, 3]
     for one, two in zip(*logs, strict=True):
         for name, value in one.items():
             if isinstance(value, float) and name != "seconds_per_step":

@@ -13,6 +13,7 @@ from linstereo.synthesis.scene import StereoRig
 
 _IN_FRONT = 1e-6  # a surface hides a point if it is nearer by more than this part of its depth
 _SAME = 1e-4  # relative difference of inverse depths up to which two points count as one
+_NEARER = 0.01  # relative difference of inverse depths from which on one point clearly hides another
 _SURROUNDINGS = np.ones((9, 9), np.uint8)  # px around a point in which the other view must be smooth
 
 
@@ -30,9 +31,9 @@ def occlusion(
     pixel centres), or if something lies before it, which a ray from the other camera tells. Transparent surfaces hide
     what is behind them.
 
-    No ray is needed where the other view, interpolated between its two nearest pixels, shows the very same point and
-    no edge nearby. What this overlooks are things thinner than a pixel that the other view does not show either: about
-    one pixel in a million.
+    No ray is needed where the other view has no edge nearby and, interpolated between its two nearest pixels, shows
+    the very same point or clearly something nearer. What this overlooks are things and gaps thinner than a pixel that
+    the other view does not show either: a few pixels in a million.
 
     Args:
         view: what the camera of `side` sees.
@@ -50,7 +51,9 @@ def occlusion(
     other_x = x + (own.x - other.x) * inverse  # the same point as a ray (x, y, 1) of the other camera
     other_column = other_x * other.focal + other.cx
     hidden = (other_column < -0.5) | (other_column > width - 0.5)
-    asked = np.flatnonzero(~(hidden | _surely_seen(inverse, 1 / other_view.depth, other_column)))
+    surely_seen, surely_hidden = _without_rays(inverse, 1 / other_view.depth, other_column)
+    hidden |= surely_hidden
+    asked = np.flatnonzero(~(hidden | surely_seen))
     x, y, depth = (values.ravel()[asked] for values in (other_x, y, view.depth))
     face = view.face.ravel()[asked]
     seen = caster.seen_faces(other, x, y)
@@ -61,8 +64,10 @@ def occlusion(
     return np.asarray(hidden, np.bool_)
 
 
-def _surely_seen(inverse: Float64s, other_inverse: Float64s, other_column: Float64s) -> NDArray[np.bool_]:
-    """Pixels whose point both neighbours in the other view agree on; inverse depths and columns are [H, W].
+def _without_rays(
+    inverse: Float64s, other_inverse: Float64s, other_column: Float64s
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Pixels whose point the other camera surely sees, and those it surely does not; all arrays are [H, W].
 
     The inverse depth of a plane is linear in the column, so that it can be interpolated.
     """
@@ -72,5 +77,7 @@ def _surely_seen(inverse: Float64s, other_inverse: Float64s, other_column: Float
     at_first = other_inverse.take(pixel)
     shown = at_first + (other_inverse.take(pixel + 1) - at_first) * (other_column - first)
     edgy = cv2.dilate(depth_edges(other_inverse).astype(np.uint8), _SURROUNDINGS).take(pixel)
-    same = np.abs(shown - inverse) < _SAME * inverse
-    return np.asarray(same & (edgy == 0), np.bool_)
+    smooth = edgy == 0
+    seen = smooth & (np.abs(shown - inverse) < _SAME * inverse)
+    hidden = smooth & (shown > (1 + _NEARER) * inverse)
+    return seen, hidden
