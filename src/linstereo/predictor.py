@@ -160,7 +160,6 @@ def load(
     name = BUNDLED if name_or_path is None else str(name_or_path)
     by_name = name_or_path is None or (name in PRESETS and not Path(name).exists())
     bundled = by_name and name == BUNDLED
-    bundled &= bundled_weights().is_file()  # until the weights are part of the package, `compact` is a preset as others
     if bundled:
         model = LinStereo.from_pretrained(bundled_weights())
     elif by_name:

@@ -9,6 +9,7 @@ import json
 import os
 from pathlib import Path
 
+import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -25,9 +26,13 @@ BACKBONE_PREFIX = "backbone."
 OFFICIAL_BACKBONES = {"vitb": "DA3-BASE", "vits": "DA3-SMALL"}
 
 
-def save_checkpoint(model: LinStereo, path: str | os.PathLike[str]) -> Path:
-    """Write a network's weights and settings; the file appears whole or not at all."""
-    weights = {key: tensor.detach().cpu().contiguous() for key, tensor in stored_weights(model).items()}
+def save_checkpoint(model: LinStereo, path: str | os.PathLike[str], *, dtype: torch.dtype | None = None) -> Path:
+    """Write a network's weights and settings; the file appears whole or not at all.
+
+    `dtype` stores the weights in another precision, such as `torch.float16` for half the size; a network that is
+    loaded from such a file computes in single precision all the same.
+    """
+    weights = {key: tensor.detach().to("cpu", dtype).contiguous() for key, tensor in stored_weights(model).items()}
     metadata = {"format": FORMAT, "config": json.dumps(dataclasses.asdict(model.config))}
     target = Path(path)
     with atomic_path(target) as temporary:

@@ -5,6 +5,7 @@ import torch
 
 from linstereo.errors import InputError
 from linstereo.model.backbone import CompactBackbone
+from linstereo.model.checkpoint import load_checkpoint, save_checkpoint
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import build, preset
 
@@ -53,3 +54,15 @@ def test_checkpoint_carries_the_backbone(tmp_path):
     with torch.inference_mode():
         assert torch.equal(model(left, right, 2), again(left, right, 2))
         assert torch.allclose(again(left, right, 2), again(left, right, 2, volume="on_the_fly"), atol=2e-3)
+
+
+def test_half_precision_halves_the_file_and_computes_in_single(tmp_path):
+    torch.manual_seed(1)
+    model = build(preset("compact")).eval()
+    whole = save_checkpoint(model, tmp_path / "whole.safetensors").stat().st_size
+    half = save_checkpoint(model, tmp_path / "half.safetensors", dtype=torch.float16).stat().st_size
+    assert half < 0.55 * whole
+    again = load_checkpoint(tmp_path / "half.safetensors")
+    for a, b in zip(model.parameters(), again.parameters(), strict=True):
+        assert b.dtype == torch.float32
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-6)
