@@ -114,6 +114,27 @@ def test_occlusion_is_that_of_a_brute_force_test(seed, side):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("nearer", [0.004, 0.02, 0.3])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_occlusion_by_something_just_before_a_wall(nearer, side):
+    """Mostly decided without rays, and by a step too small to count as an edge."""
+    plate = quad((-0.3, -0.4, 2 * (1 - nearer)), (0.8, 0, 0), (0, 0.8, 0))
+    item = scene(
+        SceneObject(wall(2.0), Material(WHITE)),
+        SceneObject(plate, Material(WHITE)),
+        height=120,
+        width=500,
+        focal=500.0,
+        baseline=0.6,
+    )
+    truth = Truth(item)
+    found = truth.occluded if side == "left" else truth.right_occluded
+    expected = brute_force_hidden(item, side)
+    inside = expected[20:100, 155:345]  # not what is outside of the other image
+    assert 0 < inside.sum() < 0.5 * inside.size
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_left_and_right_disparity_are_consistent():
     truth = Truth(cluttered(height=120, width=200, focal=180.0))
     rows, columns = np.mgrid[: truth.disparity.shape[0], : truth.disparity.shape[1]]
