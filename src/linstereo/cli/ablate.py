@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 from linstereo.cli.method_options import no_progress, parse_benchmark, progress_bar
 from linstereo.cli.options import Subparsers
-from linstereo.cli.training_session import TrainingDisplay, chosen_threads, default_workers, interruptible
+from linstereo.cli.training_session import (
+    TrainingDisplay,
+    add_session_options,
+    chosen_threads,
+    default_workers,
+    interruptible,
+)
 from linstereo.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,26 +85,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="also measure on this benchmark, as `linstereo evaluate` does; the paper's are kitti2015 and tartanair-uw",
     )
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N images of each benchmark")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="changes",
-        metavar="FIELD=VALUE",
-        help="change a field of the base recipe, as for `linstereo train`; may be given several times",
-    )
-    parser.add_argument(
-        "--skip-bad", action="store_true", help="replace pairs that cannot be read by others instead of stopping"
-    )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that load data (default: 2, or the cores)")
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of the network (default: PyTorch's)")
-    parser.add_argument(
-        "--cache-features",
-        metavar="DIR",
-        help="keep the features of frozen backbones in this folder for all rows, as for `linstereo train`",
-    )
-    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)")
-    parser.add_argument("--backbone", metavar="PATH", help="official DA3 model.safetensors, or its hub name")
+    add_session_options(parser)
     parser.set_defaults(run=run)
 
 

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linstereo.cli.options import Subparsers
-from linstereo.cli.training_session import TrainingDisplay, chosen_threads, default_workers, interruptible
+from linstereo.cli.training_session import (
+    TrainingDisplay,
+    add_session_options,
+    chosen_threads,
+    default_workers,
+    interruptible,
+)
 from linstereo.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,32 +52,12 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="CHECKPOINT",
         help="fine-tune: start from the network and weights of this checkpoint (file, folder or hub repository)",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="changes",
-        metavar="FIELD=VALUE",
-        help="change a field of the recipe in all stages, or as STAGE.FIELD=VALUE in one, or model.FIELD=VALUE of the "
-        "network; may be given several times",
-    )
     parser.add_argument("--list-fields", action="store_true", help="print the recipe with all its fields, then stop")
     parser.add_argument("--stop-after", type=int, metavar="N", help="stop after N steps, to go on another time")
     parser.add_argument(
-        "--skip-bad", action="store_true", help="replace pairs that cannot be read by others instead of stopping"
-    )
-    parser.add_argument(
         "--allow-changes", action="store_true", help="go on with a run although its recipe has been changed"
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that load data (default: 2, or the cores)")
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of the network (default: PyTorch's)")
-    parser.add_argument(
-        "--cache-features",
-        metavar="DIR",
-        help="keep the features of frozen backbones in this folder; the recipe's field variants must be 1 or more",
-    )
-    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)")
-    parser.add_argument("--backbone", metavar="PATH", help="official DA3 model.safetensors, or its hub name")
+    add_session_options(parser)
     parser.set_defaults(run=run)
 
 

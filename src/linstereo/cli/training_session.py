@@ -1,5 +1,6 @@
-"""What commands that train have in common: threads, workers, interruption, and showing how far they are."""
+"""What commands that train have in common: options, threads, workers, interruption, and showing how far they are."""
 
+import argparse
 import os
 import signal
 import sys
@@ -12,6 +13,31 @@ from linstereo.cli.method_options import cpu_threads
 if TYPE_CHECKING:
     from linstereo.training.recipe import Recipe, Stage
     from linstereo.training.state import Progress
+
+
+def add_session_options(parser: argparse.ArgumentParser) -> None:
+    """Declare how a recipe is changed and run."""
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="changes",
+        metavar="FIELD=VALUE",
+        help="change a field of the recipe in all stages, or as STAGE.FIELD=VALUE in one, or model.FIELD=VALUE of the "
+        "network; may be given several times",
+    )
+    parser.add_argument(
+        "--skip-bad", action="store_true", help="replace pairs that cannot be read by others instead of stopping"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that load data (default: 2, or the cores)")
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of the network (default: PyTorch's)")
+    parser.add_argument(
+        "--cache-features",
+        metavar="DIR",
+        help="keep the features of frozen backbones in this folder; the recipe's field variants must be 1 or more",
+    )
+    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)")
+    parser.add_argument("--backbone", metavar="PATH", help="official DA3 model.safetensors, or its hub name")
 
 
 class TrainingDisplay:

@@ -45,8 +45,7 @@ def occlusion(
     height, width = view.depth.shape
     cameras = cameras_of(rig)
     own, other = cameras if side == "left" else cameras[::-1]
-    columns, rows = np.meshgrid(np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64))
-    x, y = own.rays(columns, rows)
+    x, y = own.rays(np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64))  # [W], [H]
     inverse = 1 / view.depth
     other_x = x + (own.x - other.x) * inverse  # the same point as a ray (x, y, 1) of the other camera
     other_column = other_x * other.focal + other.cx
@@ -54,7 +53,7 @@ def occlusion(
     surely_seen, surely_hidden = _without_rays(inverse, 1 / other_view.depth, other_column)
     hidden |= surely_hidden
     asked = np.flatnonzero(~(hidden | surely_seen))
-    x, y, depth = (values.ravel()[asked] for values in (other_x, y, view.depth))
+    x, y, depth = other_x.ravel()[asked], y[asked // width], view.depth.ravel()[asked]
     face = view.face.ravel()[asked]
     seen = caster.seen_faces(other, x, y)
     differs = np.flatnonzero((seen != face) & (seen >= 0))  # elsewhere the other camera sees the very same face
@@ -74,10 +73,12 @@ def _without_rays(
     height, width = inverse.shape
     first = np.clip(other_column.astype(np.int32), 0, width - 2)
     pixel = first + (np.arange(height, dtype=np.int32) * width)[:, None]
-    at_first = other_inverse.take(pixel)
-    shown = at_first + (other_inverse.take(pixel + 1) - at_first) * (other_column - first)
-    edgy = cv2.dilate(depth_edges(other_inverse).astype(np.uint8), _SURROUNDINGS).take(pixel)
-    smooth = edgy == 0
-    seen = smooth & (np.abs(shown - inverse) < _SAME * inverse)
-    hidden = smooth & (shown > (1 + _NEARER) * inverse)
+    edgy = cv2.dilate(depth_edges(other_inverse).astype(np.uint8), _SURROUNDINGS)
+    smooth = edgy.take(pixel) == 0
+    other_single = other_inverse.astype(np.float32)
+    shown = other_single.take(pixel)
+    shown += (other_single.take(pixel + 1) - shown) * (other_column - first).astype(np.float32)
+    shown /= inverse.astype(np.float32)
+    seen = smooth & (np.abs(shown - 1) < _SAME)
+    hidden = smooth & (shown > 1 + _NEARER)
     return seen, hidden
