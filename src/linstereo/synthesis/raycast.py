@@ -122,14 +122,15 @@ class RayCaster:
 
         This finds the right face where the ray itself has slipped through between two faces, past Embree's arithmetic.
         """
-        best, nearest = np.full(len(x), -1, np.int32), np.full(len(x), np.inf)
-        for right, down in ((-1, -1), (-1, 1), (1, -1), (1, 1)):
-            face = self.seen_faces(camera, x + right * _BESIDE, y + down * _BESIDE)
-            met = np.flatnonzero(face >= 0)
-            depth = Faces(self, camera, self.used(face[met])).depth(face[met], x[met], y[met])
-            better = depth < nearest[met]
-            best[met[better]], nearest[met[better]] = face[met[better]], depth[better]
-        return best
+        if not len(x):
+            return np.empty(0, np.int32)
+        right, down = np.array([[-1], [-1], [1], [1]]) * _BESIDE, np.array([[-1], [1], [-1], [1]]) * _BESIDE
+        face = self.seen_faces(camera, (x + right).ravel(), (y + down).ravel())  # [4 * N]
+        met = np.flatnonzero(face >= 0)
+        depth = np.full(len(face), np.inf)
+        depth[met] = Faces(self, camera, self.used(face[met])).depth(face[met], np.tile(x, 4)[met], np.tile(y, 4)[met])
+        nearest = depth.reshape(4, -1).argmin(axis=0)  # [N]
+        return np.asarray(face.reshape(4, -1)[nearest, np.arange(len(x))], np.int32)
 
     def used(self, face: Ids) -> NDArray[np.bool_]:
         """Which faces occur in `face`, bool [F]."""
