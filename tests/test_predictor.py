@@ -1,5 +1,6 @@
 """Numpy in, numpy out, at any size and of any kind."""
 
+import dataclasses
 from pathlib import Path
 
 import cv2
@@ -13,7 +14,7 @@ from linstereo.data.images import write_image
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.model.checkpoint import save_checkpoint
 from linstereo.model.presets import LinStereoConfig, build, preset
-from linstereo.predictor import bundled_weights, read_pair
+from linstereo.predictor import bundled_weights, read_pair, working_scale
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
 
@@ -92,12 +93,29 @@ def test_scaling_keeps_size_and_unit(pair):
             while True:
                 yield evidence
 
-        def upsample(self, state, size):
-            return torch.full((1, 1, *size), 5.0)
+        def upsample(self, state, evidence):
+            return torch.full((1, 1, *evidence.size), 5.0)
 
     disparity = StereoPredictor(Constant(), device="cpu").predict(*pair, scale=0.5).disparity
     assert disparity.shape == (64, 96)
     np.testing.assert_allclose(disparity, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("size", "scale"), [((480, 960), 1.0), ((2000, 3000), 1.0), ((240, 480), 2.0), ((100, 100), 2.0), ((320, 640), 1.5)]
+)
+def test_small_images_are_enlarged_to_the_working_size(size, scale):
+    assert working_scale(*size, 480 * 960) == pytest.approx(scale)
+    assert working_scale(*size, 0) == 1
+
+
+def test_a_model_with_a_working_size_enlarges_by_itself(predictor, pair, monkeypatch):
+    config = dataclasses.replace(predictor.model.config, working_pixels=4 * 64 * 96)
+    monkeypatch.setattr(predictor.model, "config", config)
+    own = predictor.predict(*pair, iters=1).disparity
+    assert own.shape == (64, 96)
+    np.testing.assert_array_equal(own, predictor.predict(*pair, iters=1, scale=2.0).disparity)
+    assert not np.array_equal(own, predictor.predict(*pair, iters=1, scale=1.0).disparity)
 
 
 def test_the_volume_is_stored_only_while_it_is_small(predictor, pair, monkeypatch):
@@ -146,7 +164,7 @@ def test_bad_arrays_are_refused(left, right, complaint):
         read_pair(np.zeros(left, np.uint8), np.zeros(right, np.uint8))
 
 
-@pytest.mark.parametrize("options", [{"iters": 0}, {"scale": 0.0}, {"scale": 1.5}, {"scale": 0.1}])
+@pytest.mark.parametrize("options", [{"iters": 0}, {"scale": 0.0}, {"scale": 4.5}, {"scale": 0.1}])
 def test_bad_options_are_refused(predictor, pair, options):
     with pytest.raises(InputError):
         predictor.predict(*pair, **options)

@@ -25,6 +25,8 @@ from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import PRESETS, build, preset
 
 MIN_SIDE = 32  # px; the smallest image the network takes
+MAX_SCALE = 4.0  # largest factor by which images may be enlarged
+MAX_OWN_SCALE = 2.0  # largest factor by which they are unless the user says so
 STORED_VOLUME_LIMIT = 1 << 30  # bytes of correlations above which they are computed on the fly
 BUNDLED = "compact"  # the preset whose trained weights are part of the package
 
@@ -97,7 +99,7 @@ class StereoPredictor:
         right: ImageLike,
         *,
         iters: int | None = None,
-        scale: float = 1.0,
+        scale: float | None = None,
         volume: VolumeKind | None = None,
         on_iteration: Callable[[int], None] | None = None,
     ) -> Prediction:
@@ -107,17 +109,20 @@ class StereoPredictor:
             left: path, or uint8 or uint16 array: RGB [H, W, 3], RGBA or grey; at least 32 px a side.
             right: the same size.
             iters: refinement iterations, at least 1; by default the model's own number.
-            scale: run on images resized by this factor, in (0, 1]; the result still has the input size and its pixels.
+            scale: run on images resized by this factor, in (0, 4]; the result still has the input size and its pixels.
+                By default 1, or more for small images if the model has a working size, see `working_scale`.
             volume: how correlations are held; by default stored while they fit into 1 GiB.
             on_iteration: called with 1, 2, ... after each iteration, for progress bars.
         """
         iterations = self.model.config.iterations if iters is None else iters
         if iterations < 1:
             raise InputError(f"the number of iterations is {iterations}; use at least 1")
-        if not 0 < scale <= 1:
-            raise InputError(f"the scale is {scale}; use a factor above 0 and at most 1")
+        if scale is not None and not 0 < scale <= MAX_SCALE:
+            raise InputError(f"the scale is {scale}; use a factor above 0 and at most {MAX_SCALE:g}")
         left_image, right_image = read_pair(left, right)
         height, width = left_image.shape[:2]
+        if scale is None:
+            scale = working_scale(height, width, self.model.config.working_pixels)
         small = _resized(left_image, scale), _resized(right_image, scale)
         run_height, run_width = small[0].shape[:2]
         if min(run_height, run_width) < MIN_SIDE:
@@ -135,7 +140,7 @@ class StereoPredictor:
             state = next(states)
             if on_iteration is not None:
                 on_iteration(t)
-        disparity = self.model.upsample(state, evidence.size)[0, 0].clamp(min=0).float().cpu().numpy()
+        disparity = self.model.upsample(state, evidence)[0, 0].clamp(min=0).float().cpu().numpy()
         if disparity.shape != (height, width):
             disparity = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * (width / run_width)
         prior = evidence.prior[0] if evidence.prior else None
@@ -178,6 +183,11 @@ def load(
     )
 
 
+def working_scale(height: int, width: int, pixels: int) -> float:
+    """The factor, from 1 to 2, that enlarges images of height x width px to `pixels` px; 1 where `pixels` is 0."""
+    return min(max((pixels / (height * width)) ** 0.5, 1.0), MAX_OWN_SCALE)
+
+
 def bundled_weights() -> Path:
     """The file of the trained weights that are part of the package."""
     return Path(str(resources.files("linstereo").joinpath("weights", f"{BUNDLED}.safetensors")))
@@ -210,7 +220,8 @@ def _resized(image: npt.NDArray[np.uint8], scale: float) -> npt.NDArray[np.uint8
     if scale == 1:
         return image
     size = round(image.shape[1] * scale), round(image.shape[0] * scale)
-    return np.asarray(cv2.resize(image, (max(size[0], 1), max(size[1], 1)), interpolation=cv2.INTER_AREA), np.uint8)
+    method = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+    return np.asarray(cv2.resize(image, (max(size[0], 1), max(size[1], 1)), interpolation=method), np.uint8)
 
 
 def _to_tensor(image: npt.NDArray[np.uint8], device: torch.device) -> Tensor:

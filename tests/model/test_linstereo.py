@@ -50,7 +50,7 @@ def test_stopping_early_by_leaving_the_loop(model):
     with torch.no_grad():
         evidence = model.prepare(left, right)
         *_, state = islice(model.iterate(evidence), 3)
-        torch.testing.assert_close(model.upsample(state, evidence.size), model(left, right, iters=3))
+        torch.testing.assert_close(model.upsample(state, evidence), model(left, right, iters=3))
 
 
 def test_upsampling_runs_only_when_its_output_is_used(model, monkeypatch):

@@ -6,7 +6,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from linstereo.model.pala import PALABlock, position_tables
-from linstereo.model.updater import ConvGRUUnit, MotionEncoder, MultiScaleUpdater, PALAUnit, ResidualHead
+from linstereo.model.updater import (
+    DISPARITY_SCALE,
+    ConvGRUUnit,
+    MotionEncoder,
+    MultiScaleUpdater,
+    PALAUnit,
+    ResidualHead,
+)
 
 
 def states(channels=8, sizes=((8, 12), (4, 6), (2, 3)), batch=2):
@@ -115,7 +122,7 @@ def test_motion_features_carry_the_disparity_in_their_last_channel():
     disparity, correlation = torch.rand(2, 1, 6, 7), torch.rand(2, 36, 6, 7)
     features = MotionEncoder(36, 16)(disparity, correlation)
     assert features.shape == (2, 16, 6, 7)
-    assert torch.equal(features[:, -1:], disparity)
+    assert torch.equal(features[:, -1:], DISPARITY_SCALE * disparity)
 
 
 def test_residual_head_uses_depthwise_convolutions_only_for_space():
@@ -123,4 +130,6 @@ def test_residual_head_uses_depthwise_convolutions_only_for_space():
     spatial = [m for m in head.blocks.modules() if isinstance(m, nn.Conv2d)]
     assert len(spatial) == 2
     assert all(m.groups == m.in_channels == 16 for m in spatial)
-    assert head(torch.rand(2, 16, 6, 7)).shape == (2, 1, 6, 7)
+    residual = head(torch.rand(2, 16, 6, 7))
+    assert residual.shape == (2, 1, 6, 7)
+    assert 0 < residual.abs().max() < 0.2  # refinement begins near its start

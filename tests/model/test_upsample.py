@@ -1,8 +1,9 @@
 """Convex upsampling against a plain loop."""
 
 import torch
+import torch.nn.functional as F
 
-from linstereo.model.upsample import ConvexUpsampler, convex_upsample
+from linstereo.model.upsample import ConvexUpsampler, ImageGuide, convex_upsample
 
 
 def test_equals_the_plain_loop():
@@ -36,3 +37,32 @@ def test_never_leaves_the_range_of_the_neighbourhood():
     fine = convex_upsample(disparity, 10 * torch.randn(1, 144, 6, 6), factor=4)
     assert fine.min() >= 4 * disparity.min() - 1e-4
     assert fine.max() <= 4 * disparity.max() + 1e-4
+
+
+def test_before_training_it_interpolates_bilinearly():
+    torch.manual_seed(0)
+    upsampler = ConvexUpsampler(8)
+    disparity = torch.rand(2, 1, 5, 7)
+    expected = 4 * F.interpolate(disparity, scale_factor=4, mode="bilinear", align_corners=False)
+    fine = upsampler(disparity, torch.zeros(2, 8, 5, 7))
+    assert (fine - expected).abs().max() < 0.4  # of at most 4 px; all nine alike would be off by more than a pixel
+    assert (fine - expected).abs().mean() < 0.1
+
+
+def test_the_guide_sees_detail_inside_cells_but_not_their_colour():
+    torch.manual_seed(0)
+    guide = ImageGuide(6, factor=4)
+    cells = torch.rand(1, 3, 3, 5)
+    flat = F.interpolate(cells, scale_factor=4, mode="nearest")
+    plain = guide(torch.zeros(1, 3, 12, 20))
+    torch.testing.assert_close(guide(flat), plain)
+    flat[0, 1, 6, 9] += 0.5
+    assert not torch.allclose(guide(flat)[0, :, 1, 2], plain[0, :, 1, 2])
+
+
+def test_the_guide_changes_the_weights():
+    torch.manual_seed(0)
+    upsampler = ConvexUpsampler(8, guide=4)
+    disparity, hidden = torch.rand(1, 1, 3, 5), torch.randn(1, 8, 3, 5)
+    fine = [upsampler(disparity, hidden, upsampler.guide(torch.rand(1, 3, 12, 20))) for _ in range(2)]
+    assert not torch.allclose(*fine)

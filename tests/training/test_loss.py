@@ -67,6 +67,16 @@ def test_l1_is_the_plain_mean_over_valid_pixels(batch):
     assert float(l1_term(prediction, target, valid)) == pytest.approx(plain_l1(prediction, target, valid), rel=1e-12)
 
 
+def test_robust_errors_grow_with_the_logarithm(batch):
+    prediction, target, valid, image = batch
+    error = (prediction - target).abs()[valid]
+    expected = 2.5 * torch.log(1 + error / 2.5).mean()
+    loss = sequence_loss([prediction], target, valid, image, smoothness_weight=0, gradient_weight=0, robust=2.5)
+    assert float(loss.total) == pytest.approx(float(expected), rel=1e-12)
+    nearly_plain = l1_term(prediction, target, valid, robust=1e6)
+    assert float(nearly_plain) == pytest.approx(plain_l1(prediction, target, valid), rel=1e-4)
+
+
 def test_smoothness_is_the_plain_formula(batch):
     prediction, _, valid, image = batch
     expected = plain_smoothness(prediction, image, valid)

@@ -55,7 +55,7 @@ def test_a_few_steps_make_the_true_cell_likely():
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
     losses = []
     for _ in range(15):
-        terms = matching_loss(model, left, right, disparity, valid)
+        terms = matching_loss(model.cost_volumes(model.backbone(torch.cat([left, right])).pyramid), disparity, valid)
         optimiser.zero_grad()
         terms["total"].backward()
         optimiser.step()

@@ -63,17 +63,23 @@ def test_a_finished_run_has_nothing_left_to_do(folder, tmp_path):
     assert (tmp_path / "training.safetensors").read_bytes() == before
 
 
-@pytest.mark.parametrize("objective", ["sequence", "matching"])
-def test_accumulated_gradients_equal_those_of_the_large_batch(folder, tmp_path, objective):
+@pytest.mark.parametrize(
+    "fields", [{"objective": "sequence"}, {"objective": "matching"}, {"matching_weight": 0.3, "robust": 3.0}]
+)
+def test_accumulated_gradients_equal_those_of_the_large_batch(folder, tmp_path, fields):
     """Ground truth is sparser in some pairs than in others, so that a mean of means would be another number."""
     recipes = [
-        tiny_recipe(folder, objective=objective, steps=2, batch=6, accumulate=parts, ema_decay=0.0, clip_norm=1e9)
+        tiny_recipe(folder, steps=2, batch=6, accumulate=parts, ema_decay=0.0, clip_norm=1e9, **fields)
         for parts in (1, 3)
     ]
     for i, recipe in enumerate(recipes):
         run_training(recipe, tmp_path / str(i), stop_after=1)
     logs = [read_metrics(tmp_path / str(i) / "metrics.jsonl")[0] for i in range(2)]
     assert logs[0]["total"] > 0
+    if "matching_weight" in fields:
+        matching = sum(value for name, value in logs[0].items() if name.startswith("match_"))
+        sequence = logs[0]["l1"] + 0.001 * logs[0]["smoothness"] + 0.01 * logs[0]["gradient"]
+        assert logs[0]["total"] == pytest.approx(sequence + 0.3 * matching, rel=1e-5)
     for name, value in logs[0].items():
         if isinstance(value, float) and name != "seconds_per_step":
             assert value == pytest.approx(logs[1][name], rel=1e-5), name

@@ -13,7 +13,7 @@ from linstereo.evaluation.baselines import FolderMethod, SgbmMethod
 from linstereo.evaluation.methods import Method, ModelMethod
 
 _FOLDER = "folder:"
-_MODEL_OPTIONS = ("model", "backbone", "iters", "device")
+_MODEL_OPTIONS = ("model", "backbone", "iters", "scale", "device")
 
 
 def add_method_options(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,6 @@ def build_method(options: argparse.Namespace, *, title: str | None, device: str 
         options.device = options.device or device
         return ModelMethod(load_model(options), iters=options.iters, scale=options.scale, title=title)
     given = [name for name in _MODEL_OPTIONS if getattr(options, name) is not None]
-    given += ["scale"] if options.scale != 1 else []
     if given:
         raise InputError(f"--{given[0]} is for the network, not for --method {chosen}; leave one of the two out")
     if chosen == "sgbm":

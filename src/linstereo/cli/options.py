@@ -32,7 +32,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--backbone", metavar="PATH", help="official DA3 model.safetensors, or its hub name")
     group.add_argument("--iters", type=int, metavar="T", help="refinement iterations (default: the model's)")
     group.add_argument(
-        "--scale", type=float, default=1.0, metavar="F", help="run on images resized by F in (0, 1] (default: 1)"
+        "--scale",
+        type=float,
+        metavar="F",
+        help="run on images resized by F, at most 4 (default: 1; the bundled model enlarges small images)",
     )
     group.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)")
 

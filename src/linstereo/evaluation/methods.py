@@ -52,14 +52,20 @@ class ModelMethod:
     Args:
         predictor: the network.
         iters: refinement iterations; by default the network's own number.
-        scale: run on images resized by this factor, in (0, 1]; the disparity still has the size of the sample.
+        scale: run on images resized by this factor; the disparity still has the size of the sample. By default the
+            network's own choice for each image.
         title: what to call it; by default its name and number of iterations.
     """
 
     timed = True
 
     def __init__(
-        self, predictor: "StereoPredictor", *, iters: int | None = None, scale: float = 1.0, title: str | None = None
+        self,
+        predictor: "StereoPredictor",
+        *,
+        iters: int | None = None,
+        scale: float | None = None,
+        title: str | None = None,
     ) -> None:
         import torch
 

@@ -43,6 +43,7 @@ class Evidence(NamedTuple):
     hidden: list[Tensor]  # initial hidden states, [B, hidden, H/s, W/s]
     disparity: Tensor  # initial disparity, [B, 1, H/4, W/4], in px of the 1/4 map
     prior: list[DepthPriorReport]  # what DPI did for each pair; empty without DPI
+    guide: Tensor | None  # detail of the left image for the upsampling, [B, C, H/4, W/4]; None without it
     size: tuple[int, int]  # height and width of the images before padding
 
 
@@ -177,7 +178,7 @@ class LinStereo(nn.Module):
         outputs = []
         for t, state in zip(range(1, iters + 1), self.iterate(evidence), strict=False):
             if all_iterations or t == iters:
-                outputs.append(self.upsample(state, evidence.size))
+                outputs.append(self.upsample(state, evidence))
         return outputs if all_iterations else outputs[-1]
 
     def prepare(
@@ -219,7 +220,7 @@ class LinStereo(nn.Module):
             device=disparity.device,
             dtype=disparity.dtype,
         )
-        return Evidence(volumes, tables, hidden, disparity, prior, (height, width))
+        return Evidence(volumes, tables, hidden, disparity, prior, self.guide(pair[:batch]), (height, width))
 
     def iterate(self, evidence: Evidence) -> Iterator[Refined]:
         """Refine without end, one state per iteration; the caller stops when it has enough."""
@@ -247,10 +248,14 @@ class LinStereo(nn.Module):
             motion[i] = encode(scaled, cost_volume.lookup(scaled))
         return motion
 
-    def upsample(self, state: Refined, size: tuple[int, int]) -> Tensor:
+    def upsample(self, state: Refined, evidence: Evidence) -> Tensor:
         """Full-resolution disparity [B, 1, H, W] of a state, in px of the left image, cut to the unpadded size."""
-        full: Tensor = self.upsampler(state.disparity, state.hidden[0])
-        return full[..., : size[0], : size[1]]
+        full: Tensor = self.upsampler(state.disparity, state.hidden[0], evidence.guide)
+        return full[..., : evidence.size[0], : evidence.size[1]]
+
+    def guide(self, image: Tensor) -> Tensor | None:
+        """Detail of the padded left image [B, 3, H', W'] for the upsampling; None for a network that uses none."""
+        return None if self.upsampler.guide is None else self.upsampler.guide(image)
 
     def trained_parameters(self) -> dict[str, nn.Parameter]:
         """The parameters that training changes, by name: everything but a frozen backbone."""

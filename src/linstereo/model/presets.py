@@ -50,6 +50,9 @@ class LinStereoConfig:
         symmetric_rope: RoPE in the attention's denominator too.
         local_encoding: spatial mixing and local encoding of the values.
         context_gate: adaptive gating by the context branch.
+        guide: channels of the image's own detail that the upsampling sees beside the hidden state; 0 for none.
+        working_pixels: images with fewer pixels are enlarged before prediction, to about as many, because the finest
+            cells are 4 px wide; 0 for never.
         iterations: T used for training and by default for inference.
     """
 
@@ -70,6 +73,8 @@ class LinStereoConfig:
     symmetric_rope: bool = False
     local_encoding: bool = True
     context_gate: bool = True
+    guide: int = 0
+    working_pixels: int = 0
     iterations: int = 8
 
     def __post_init__(self) -> None:
@@ -85,6 +90,9 @@ class LinStereoConfig:
         for name in ("feature_width", "levels", "radius", "hidden", "heads", "blocks", "iterations"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; use at least 1")
+        for name in ("guide", "working_pixels"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} is {getattr(self, name)}; use 0 or more")
 
     @property
     def hidden_widths(self) -> tuple[int, ...]:
@@ -145,6 +153,8 @@ PRESETS: dict[str, LinStereoConfig] = {
         feature_width=64,
         hidden=48,
         coarse_hidden=64,
+        guide=32,
+        working_pixels=480 * 960,
         iterations=4,
     ),
     **{name: dataclasses.replace(PAPER, **changes) for name, changes in ablations(PAPER).items()},
@@ -197,7 +207,7 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
             motion_channels=[*widths[:volumes], *[0] * (config.scales - volumes)],
         ),
         residual_head=ResidualHead(config.hidden),
-        upsampler=ConvexUpsampler(config.hidden),
+        upsampler=ConvexUpsampler(config.hidden, guide=config.guide),
     )
 
 

@@ -9,7 +9,6 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from linstereo.model.correlation_start import CUES
-from linstereo.model.linstereo import Refined
 from linstereo.model.pala import position_tables
 from linstereo.model.presets import LinStereoConfig, build
 
@@ -114,5 +113,5 @@ def summarise(
     )
     updated = run("updaters", model.updater, lambda: model.updater(hidden, motion, tables), rounds)
     run("residual head", model.residual_head, lambda: model.residual_head(updated[0]), rounds)
-    run("upsampler", model.upsampler, lambda: model.upsample(Refined(disparity, updated), (height, width)))
+    run("upsampler", model.upsampler, lambda: model.upsampler(disparity, updated[0], model.guide(pair[:1])))
     return Summary(height, width, rounds, tuple(parts))

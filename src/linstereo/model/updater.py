@@ -14,11 +14,14 @@ from torch import Tensor, nn
 from linstereo.model.layers import DepthwiseConv, PointwiseConv
 from linstereo.model.pala import PALABlock
 
+DISPARITY_SCALE = 0.1
+"""Factor of disparities as the motion encoders see them, so that they are no larger than the other features."""
+
 
 class MotionEncoder(nn.Module):
     """MotionEnc_s: the looked-up correlations and the current disparity of one scale, as features.
 
-    The last output channel is the disparity itself.
+    The last output channel is the disparity itself, times `DISPARITY_SCALE`.
     """
 
     def __init__(self, correlation_channels: int, out_channels: int) -> None:
@@ -32,6 +35,7 @@ class MotionEncoder(nn.Module):
 
     def forward(self, disparity: Tensor, correlation: Tensor) -> Tensor:
         """disparity [B, 1, h, w] in px of this scale, correlation [B, K, h, w] -> [B, out_channels, h, w]."""
+        disparity = DISPARITY_SCALE * disparity
         c = self.correlation2(self.correlation1(correlation).relu_()).relu_()
         d = self.disparity2(self.disparity1(disparity).relu_()).relu_()
         fused = self.fuse(torch.cat([c, d], dim=1)).relu_()
@@ -133,12 +137,18 @@ class DepthwiseBlock(nn.Module):
 
 
 class ResidualHead(nn.Module):
-    """Decodes the disparity residual from the finest hidden state by stacked depth-wise blocks."""
+    """Decodes the disparity residual from the finest hidden state by stacked depth-wise blocks.
+
+    Before training the residual is small: refinement begins with what it starts from.
+    """
 
     def __init__(self, hidden: int, *, blocks: int = 2) -> None:
         super().__init__()
         self.blocks = nn.Sequential(*(DepthwiseBlock(hidden) for _ in range(blocks)))
         self.out = nn.Conv2d(hidden, 1, 3, padding=1)
+        with torch.no_grad():
+            for parameter in self.out.parameters():
+                parameter.mul_(0.1)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """[B, C, h, w] -> signed residual [B, 1, h, w] in px of the finest scale."""

@@ -1,9 +1,15 @@
 """From 1/4 resolution to full size by a learned convex combination of the nine nearest coarse disparities."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.layers import PointwiseConv
+
+SOFTNESS = 0.25
+"""Factor of the predicted scores; keeps the softmax soft at the start of training."""
+NO_SHARE = 0.005
+"""Share of a neighbour that bilinear interpolation does not use, before training."""
 
 
 def convex_upsample(disparity: Tensor, weights: Tensor, *, factor: int) -> Tensor:
@@ -25,19 +31,59 @@ def convex_upsample(disparity: Tensor, weights: Tensor, *, factor: int) -> Tenso
     return fine.permute(0, 3, 1, 4, 2).reshape(batch, 1, factor * height, factor * width)
 
 
-class ConvexUpsampler(nn.Module):
-    """Predicts the blending weights from the finest hidden state and applies them."""
+def bilinear_shares(factor: int) -> Tensor:
+    """What bilinear interpolation takes of the nine neighbours for each fine pixel of a cell: [9, factor, factor]."""
+    position = (torch.arange(factor) + 0.5) / factor - 0.5  # of fine pixels, in cells from the cell's centre
+    along = (1 - (torch.arange(-1, 2)[:, None] - position).abs()).clamp(min=0)  # [3, factor]
+    return torch.einsum("iu,jv->ijuv", along, along).reshape(9, factor, factor)
 
-    def __init__(self, hidden: int, *, factor: int = 4) -> None:
+
+class ImageGuide(nn.Module):
+    """What the image shows inside the cells: its pixels, less the cell's mean colour, as features of the coarse map."""
+
+    def __init__(self, channels: int, *, factor: int) -> None:
         super().__init__()
         self.factor = factor
-        self.weights = nn.Sequential(
-            nn.Conv2d(hidden, 2 * hidden, 3, padding=1),
-            nn.ReLU(),
-            PointwiseConv(2 * hidden, 9 * factor**2),
-        )
+        self.conv = nn.Conv2d(3 * factor**2, channels, 3, padding=1)
 
-    def forward(self, disparity: Tensor, hidden: Tensor) -> Tensor:
-        """disparity [B, 1, h, w] in coarse px, hidden [B, C, h, w] -> [B, 1, factor * h, factor * w] in fine px."""
-        weights = 0.25 * self.weights(hidden)  # keeps the softmax soft at the start of training
-        return convex_upsample(disparity, weights, factor=self.factor)
+    def forward(self, image: Tensor) -> Tensor:
+        """[B, 3, factor * h, factor * w] in [0, 1] -> [B, channels, h, w], non-negative."""
+        pixels = F.pixel_unshuffle(image, self.factor).unflatten(1, (3, -1))  # [B, 3, factor**2, h, w]
+        detail = 4 * (pixels - pixels.mean(dim=2, keepdim=True))
+        return F.relu(self.conv(detail.flatten(1, 2)), inplace=True)
+
+
+class ConvexUpsampler(nn.Module):
+    """Predicts the blending weights from the finest hidden state and applies them.
+
+    Before training it interpolates bilinearly, but for the small random part of the weights.
+
+    Args:
+        hidden: channels of the finest hidden state.
+        factor: size ratio.
+        guide: channels of the image's own detail beside the hidden state; 0, as in the paper, for none.
+    """
+
+    def __init__(self, hidden: int, *, factor: int = 4, guide: int = 0) -> None:
+        super().__init__()
+        self.factor = factor
+        self.guide = ImageGuide(guide, factor=factor) if guide else None
+        last = PointwiseConv(2 * hidden, 9 * factor**2)
+        self.weights = nn.Sequential(nn.Conv2d(hidden + guide, 2 * hidden, 3, padding=1), nn.ReLU(), last)
+        assert last.bias is not None
+        with torch.no_grad():
+            last.bias.copy_((bilinear_shares(factor) + NO_SHARE).log().flatten() / SOFTNESS)
+
+    def forward(self, disparity: Tensor, hidden: Tensor, guide: Tensor | None = None) -> Tensor:
+        """Full-size disparity.
+
+        Args:
+            disparity: [B, 1, h, w] in coarse px.
+            hidden: [B, C, h, w].
+            guide: the image's detail, `self.guide(image)`; needed if there is one.
+
+        Returns:
+            [B, 1, factor * h, factor * w] in fine px.
+        """
+        inputs = hidden if guide is None else torch.cat([hidden, guide], dim=1)
+        return convex_upsample(disparity, SOFTNESS * self.weights(inputs), factor=self.factor)

@@ -36,6 +36,7 @@ def sequence_loss(
     gamma: float = GAMMA,
     smoothness_weight: float = SMOOTHNESS_WEIGHT,
     gradient_weight: float = GRADIENT_WEIGHT,
+    robust: float = 0.0,
     counts: Tensor | None = None,
 ) -> LossTerms:
     """Eq. 9 over all refinement iterations.
@@ -48,6 +49,8 @@ def sequence_loss(
         gamma: weight ratio of an iteration to the next.
         smoothness_weight: lambda_s.
         gradient_weight: lambda_g.
+        robust: errors e well above this, in px, count as its multiple log(1 + e / robust) instead of e, so that a few
+            hopeless pixels do not outweigh the precision of all others; 0, the paper's, for no such limit.
         counts: what to divide by, as from `sequence_counts`; by default the counts of this batch.
     """
     counts = sequence_counts(valid).clamp(min=1) if counts is None else counts
@@ -55,7 +58,7 @@ def sequence_loss(
     l1 = smoothness = gradient = target.new_zeros(())
     for t, prediction in enumerate(predictions, start=1):
         weight = gamma ** (len(predictions) - t)
-        l1 = l1 + weight * l1_term(prediction, target, valid, counts=counts)
+        l1 = l1 + weight * l1_term(prediction, target, valid, robust=robust, counts=counts)
         smoothness = smoothness + weight * smoothness_term(prediction, image, valid, counts=counts)
         gradient = gradient + weight * gradient_term(prediction, target, valid, counts=counts)
     total = l1 + smoothness_weight * smoothness + gradient_weight * gradient
@@ -74,9 +77,14 @@ def sequence_counts(valid: Tensor) -> Tensor:
     return torch.stack(counts).float()
 
 
-def l1_term(prediction: Tensor, target: Tensor, valid: Tensor, *, counts: Tensor | None = None) -> Tensor:
-    """Mean absolute error in px over valid pixels; all arguments [B, 1, H, W]."""
-    return _masked_mean((prediction - target).abs(), valid, None if counts is None else counts[0])
+def l1_term(
+    prediction: Tensor, target: Tensor, valid: Tensor, *, robust: float = 0.0, counts: Tensor | None = None
+) -> Tensor:
+    """Mean absolute error in px over valid pixels, all maps [B, 1, H, W]; `robust` as in `sequence_loss`."""
+    error = (prediction - target).abs()
+    if robust > 0:
+        error = robust * (error / robust).log1p()
+    return _masked_mean(error, valid, None if counts is None else counts[0])
 
 
 def smoothness_term(prediction: Tensor, image: Tensor, valid: Tensor, *, counts: Tensor | None = None) -> Tensor:

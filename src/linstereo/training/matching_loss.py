@@ -4,23 +4,23 @@ At every scale the correlations of a left pixel with its row are scores over the
 between their softmax and the true position trains backbone and projections directly, without the decoder.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from linstereo.model.linstereo import LinStereo
+from linstereo.model.cost_volume import CostVolume
 
 STRIDES = (4, 8, 16)
 
 
 def matching_loss(
-    model: LinStereo, left: Tensor, right: Tensor, disparity: Tensor, valid: Tensor, *, counts: Tensor | None = None
+    volumes: Sequence[CostVolume], disparity: Tensor, valid: Tensor, *, counts: Tensor | None = None
 ) -> dict[str, Tensor]:
     """Cross-entropy, in nats, of the soft match along the epipolar line at all scales.
 
     Args:
-        model: only its backbone and cost volumes take part.
-        left: [B, 3, H, W] in [0, 1], H and W multiples of 32.
-        right: the same shape.
+        volumes: of images whose sides are multiples of 32.
         disparity: [B, 1, H, W] in px.
         valid: bool [B, 1, H, W]; leave out occluded pixels, which have no match.
         counts: what to divide by, as from `matching_counts`; by default the counts of this batch. A batch that is
@@ -29,13 +29,11 @@ def matching_loss(
     Returns:
         `total`, the sum over scales, and each scale's own mean as `match_1_4`, `match_1_8`, ...
     """
-    features = model.backbone(torch.cat([left, right]))
     terms: dict[str, Tensor] = {}
-    for volume in model.cost_volumes(features.pyramid):
-        correlation = volume.correlations()  # [B, h, w, w]
-        stride = left.shape[-1] // correlation.shape[-1]
+    for volume in volumes:
+        stride = disparity.shape[-1] // volume.size[1]
         terms[f"match_1_{stride}"] = soft_match_loss(
-            correlation,
+            volume.correlations(),
             *_at_stride(disparity, valid, stride),
             count=None if counts is None else counts[STRIDES.index(stride)],
         )

@@ -60,7 +60,7 @@ def measure(predictor: StereoPredictor, stage: Stage, *, seed: int) -> dict[str,
         if sample.disparity is None or sample.valid is None:
             raise InputError(f"{sample.name} has no ground truth, so nothing can be measured on it; leave it out")
         regions = score_disparity(
-            predictor.predict(sample.left, sample.right, iters=stage.iterations).disparity,
+            predictor.predict(sample.left, sample.right, iters=stage.iterations, scale=1.0).disparity,
             sample.disparity,
             valid=sample.valid,
             occluded=sample.occluded,

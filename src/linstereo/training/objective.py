@@ -1,23 +1,27 @@
 """What is minimised: the objectives by name, with the network inside, as one module."""
 
 import contextlib
+import itertools
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from linstereo.model.cost_volume import CostVolume
 from linstereo.model.linstereo import LinStereo
 from linstereo.training.batches import Batch
 from linstereo.training.feature_cache import FeatureCache
 from linstereo.training.loss import l1_term, sequence_counts, sequence_loss
-from linstereo.training.matching_loss import matching_counts, matching_loss
+from linstereo.training.matching_loss import STRIDES, matching_counts, matching_loss
 from linstereo.training.recipe import Stage
 
 
 def counts_of(batch: Batch, stage: Stage) -> Tensor:
     """How many places each mean of the stage's loss is over, to be added up over the parts of a batch."""
-    if stage.objective == "matching":
-        return matching_counts(batch.disparity, batch.valid & ~batch.occluded)
-    return sequence_counts(batch.valid)
+    counts = [] if stage.objective == "matching" else [sequence_counts(batch.valid)]
+    if stage.objective == "matching" or stage.matching_weight:
+        counts.append(matching_counts(batch.disparity, batch.valid & ~batch.occluded))
+    return torch.cat(counts)
 
 
 class Objective(nn.Module):
@@ -48,21 +52,29 @@ class Objective(nn.Module):
     def _terms(self, batch: Batch, counts: Tensor) -> dict[str, Tensor]:
         stage = self.stage
         if stage.objective == "matching":
-            visible = batch.valid & ~batch.occluded
-            return matching_loss(self.model, batch.left, batch.right, batch.disparity, visible, counts=counts)
-        predictions: list[Tensor] = self.model(
-            batch.left, batch.right, stage.iterations, all_iterations=True, matches=batch.matches
-        )
+            features = self.model.backbone(torch.cat([batch.left, batch.right]))
+            return self._matching(self.model.cost_volumes(features.pyramid), batch, counts)
+        evidence = self.model.prepare(batch.left, batch.right, matches=batch.matches)
+        states = itertools.islice(self.model.iterate(evidence), stage.iterations)
+        predictions = [self.model.upsample(state, evidence).float() for state in states]
         terms = sequence_loss(
-            [prediction.float() for prediction in predictions],
+            predictions,
             batch.disparity,
             batch.valid,
             batch.left,
             gamma=stage.gamma,
             smoothness_weight=stage.smoothness_weight,
             gradient_weight=stage.gradient_weight,
+            robust=stage.robust,
             counts=counts,
         )
+        result = terms._asdict()
+        if stage.matching_weight:
+            match = self._matching(evidence.volumes, batch, counts[-len(STRIDES) :])
+            result |= match | {"total": terms.total + stage.matching_weight * match["total"]}
         with torch.no_grad():
-            error = l1_term(predictions[-1].float(), batch.disparity, batch.valid, counts=counts)
-        return {**terms._asdict(), "epe": error}
+            result["epe"] = l1_term(predictions[-1], batch.disparity, batch.valid, counts=counts)
+        return result
+
+    def _matching(self, volumes: Sequence[CostVolume], batch: Batch, counts: Tensor) -> dict[str, Tensor]:
+        return matching_loss(volumes, batch.disparity, batch.valid & ~batch.occluded, counts=counts)

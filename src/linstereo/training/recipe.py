@@ -42,6 +42,9 @@ class Stage:
         gamma: weight ratio of a refinement iteration to the next.
         smoothness_weight: lambda_s of Eq. 9.
         gradient_weight: lambda_g of Eq. 9.
+        robust: error in px from which larger ones count ever less, see `linstereo.training.loss`; 0 for never.
+        matching_weight: weight of the matching objective beside the sequence one, so that features keep matching while
+            the decoder learns; 0 for none.
         ema_decay: decay of the averaged weights; 0 turns averaging off.
         frozen: prefixes of the names of parameters that this stage does not change, such as "backbone".
         max_disparity: ground truth beyond this, px, is not trained on; 0 for no limit.
@@ -73,6 +76,8 @@ class Stage:
     gamma: float = 0.9
     smoothness_weight: float = 0.001
     gradient_weight: float = 0.01
+    robust: float = 0.0
+    matching_weight: float = 0.0
     ema_decay: float = 0.999
     frozen: tuple[str, ...] = ()
     max_disparity: float = 0.0
@@ -102,7 +107,7 @@ class Stage:
             "max_disparity",
         ):
             self._check(name, getattr(self, name) >= 0, "0 or more")
-        for name in ("iterations", "smoothness_weight", "gradient_weight"):
+        for name in ("iterations", "smoothness_weight", "gradient_weight", "robust", "matching_weight"):
             self._check(name, getattr(self, name) >= 0, "0 or more")
         for name in ("learning_rate", "clip_norm"):
             self._check(name, getattr(self, name) > 0, "a number above 0")

@@ -90,7 +90,7 @@ class Validator:
     def _predict(self, predictor: StereoPredictor, sample: StereoSample) -> NDArray[np.float32]:
         if self.stage.objective == "matching":
             return _best_matches(predictor.model, sample, predictor.device)
-        return predictor.predict(sample.left, sample.right, iters=self.stage.iterations).disparity
+        return predictor.predict(sample.left, sample.right, iters=self.stage.iterations, scale=1.0).disparity
 
     def _sample(self, place: int) -> StereoSample:
         if place in self._kept:
