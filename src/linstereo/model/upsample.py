@@ -24,11 +24,12 @@ def convex_upsample(disparity: Tensor, weights: Tensor, *, factor: int) -> Tenso
         [B, 1, factor * h, factor * w] in pixels of the fine map, so values grow by `factor` as well.
     """
     batch, _, height, width = disparity.shape
-    convex = weights.view(batch, 9, factor, factor, height, width).softmax(dim=1)
-    padded = F.pad(factor * disparity, (1, 1, 1, 1), mode="replicate")
-    neighbours = F.unfold(padded, 3).view(batch, 9, 1, 1, height, width)
-    fine = (convex * neighbours).sum(dim=1)  # [B, factor, factor, h, w]
-    return fine.permute(0, 3, 1, 4, 2).reshape(batch, 1, factor * height, factor * width)
+    scores = weights.permute(0, 2, 3, 1).reshape(batch, height, width, 9, factor**2)  # a view if channels-last
+    padded = F.pad(factor * disparity[:, 0], (1, 1, 1, 1), mode="replicate")  # [B, h + 2, w + 2]
+    neighbours = padded.unfold(1, 3, 1).unfold(2, 3, 1).reshape(batch, height, width, 9, 1)
+    fine = (scores.softmax(dim=3) * neighbours).sum(dim=3)  # [B, h, w, factor**2]
+    fine = fine.view(batch, height, width, factor, factor).permute(0, 1, 3, 2, 4)
+    return fine.reshape(batch, 1, factor * height, factor * width)
 
 
 def bilinear_shares(factor: int) -> Tensor:

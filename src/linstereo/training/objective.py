@@ -1,14 +1,14 @@
 """What is minimised: the objectives by name, with the network inside, as one module."""
 
 import contextlib
-import itertools
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.cost_volume import CostVolume
-from linstereo.model.linstereo import LinStereo
+from linstereo.model.linstereo import FINEST, Evidence, LinStereo, Refined
 from linstereo.training.batches import Batch
 from linstereo.training.feature_cache import FeatureCache
 from linstereo.training.loss import l1_term, sequence_counts, sequence_loss
@@ -55,8 +55,10 @@ class Objective(nn.Module):
             features = self.model.backbone(torch.cat([batch.left, batch.right]))
             return self._matching(self.model.cost_volumes(features.pyramid), batch, counts)
         evidence = self.model.prepare(batch.left, batch.right, matches=batch.matches)
-        states = itertools.islice(self.model.iterate(evidence), stage.iterations)
-        predictions = [self.model.upsample(state, evidence).float() for state in states]
+        predictions = [
+            self._full_size(state, evidence, last=t == stage.iterations)
+            for t, state in zip(range(1, stage.iterations + 1), self.model.iterate(evidence), strict=False)
+        ]
         terms = sequence_loss(
             predictions,
             batch.disparity,
@@ -75,6 +77,14 @@ class Objective(nn.Module):
         with torch.no_grad():
             result["epe"] = l1_term(predictions[-1], batch.disparity, batch.valid, counts=counts)
         return result
+
+    def _full_size(self, state: Refined, evidence: Evidence, *, last: bool) -> Tensor:
+        """The disparity of a state, [B, 1, H, W] in px."""
+        if last or self.stage.upsample_all:
+            return self.model.upsample(state, evidence).float()
+        height, width = evidence.size
+        full = F.interpolate(FINEST * state.disparity.float(), scale_factor=FINEST, mode="bilinear")
+        return full[..., :height, :width]
 
     def _matching(self, volumes: Sequence[CostVolume], batch: Batch, counts: Tensor) -> dict[str, Tensor]:
         return matching_loss(volumes, batch.disparity, batch.valid & ~batch.occluded, counts=counts)

@@ -43,6 +43,8 @@ class Stage:
         smoothness_weight: lambda_s of Eq. 9.
         gradient_weight: lambda_g of Eq. 9.
         robust: error in px from which larger ones count ever less, see `linstereo.training.loss`; 0 for never.
+        upsample_all: every iteration is brought to full size by the network itself, as in the paper; if false only the
+            last one is and the others are interpolated, which saves time.
         matching_weight: weight of the matching objective beside the sequence one, so that features keep matching while
             the decoder learns; 0 for none.
         ema_decay: decay of the averaged weights; 0 turns averaging off.
@@ -77,6 +79,7 @@ class Stage:
     smoothness_weight: float = 0.001
     gradient_weight: float = 0.01
     robust: float = 0.0
+    upsample_all: bool = True
     matching_weight: float = 0.0
     ema_decay: float = 0.999
     frozen: tuple[str, ...] = ()
