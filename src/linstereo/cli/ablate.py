@@ -68,16 +68,6 @@ def add_parser(subparsers: Subparsers) -> None:
         help="start every row from the backbone and the projections of this checkpoint, as far as the row has them",
     )
     parser.add_argument(
-        "--data", action="append", default=[], metavar="SOURCE", help="training pairs, as for `linstereo train`"
-    )
-    parser.add_argument(
-        "--validation",
-        action="append",
-        default=[],
-        metavar="SOURCE",
-        help="pairs to measure on, as for `linstereo train`",
-    )
-    parser.add_argument(
         "--benchmark",
         action="append",
         default=[],

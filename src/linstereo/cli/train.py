@@ -34,17 +34,6 @@ def add_parser(subparsers: Subparsers) -> None:
         help="paper (the paper's recipe), compact (small, for a CPU), finetune, or a TOML file (default: finetune with "
         "--from)",
     )
-    parser.add_argument(
-        "--data",
-        action="append",
-        default=[],
-        metavar="SOURCE",
-        help="where pairs come from instead of the recipe's choice: synth, or NAME=ROOT[:SPLIT] such as "
-        "sceneflow=/data/sceneflow or folder=/my/pairs; may be given several times, with factors (2*folder=/my/pairs)",
-    )
-    parser.add_argument(
-        "--validation", action="append", default=[], metavar="SOURCE", help="the same for the pairs to measure"
-    )
     parser.add_argument("--out", required=True, metavar="RUN", help="folder of the run: checkpoints, log, pictures")
     parser.add_argument(
         "--from",

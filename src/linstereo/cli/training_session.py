@@ -16,7 +16,18 @@ if TYPE_CHECKING:
 
 
 def add_session_options(parser: argparse.ArgumentParser) -> None:
-    """Declare how a recipe is changed and run."""
+    """Declare what a recipe is trained and measured on, how it is changed, and how it is run."""
+    parser.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        metavar="SOURCE",
+        help="where pairs come from instead of the recipe's choice: synth, or NAME=ROOT[:SPLIT] such as "
+        "sceneflow=/data/sceneflow or folder=/my/pairs; may be given several times, with factors (2*folder=/my/pairs)",
+    )
+    parser.add_argument(
+        "--validation", action="append", default=[], metavar="SOURCE", help="the same for the pairs to measure"
+    )
     parser.add_argument(
         "--set",
         action="append",
