@@ -9,7 +9,6 @@ import dataclasses
 import sys
 from pathlib import Path
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -21,7 +20,7 @@ from linstereo.synthesis.scene import Lamp, Scene, SceneObject
 from linstereo.synthesis.scenes import random_scene
 from linstereo.synthesis.sensor import CameraFaults, common_gains, expose
 from linstereo.synthesis.water import WATER_TYPES, through_water, water
-from linstereo.visualize import colorize
+from linstereo.visualize import captioned, colorize
 
 Rgb = npt.NDArray[np.uint8]
 PAIRS, COLUMNS, SEED = 24, 4, 2026
@@ -37,7 +36,7 @@ def contact_sheet() -> Rgb:
     for index in range(PAIRS):
         pair = engine.render(SEED, index)
         both = np.vstack([pair.left, colorize(pair.disparity)])
-        tiles.append(framed(both, pair.water or "air", width=320, height=320))
+        tiles.append(captioned(both, pair.water or "air", width=320, height=320))
     return np.vstack([np.hstack(tiles[start : start + COLUMNS]) for start in range(0, PAIRS, COLUMNS)])
 
 
@@ -97,16 +96,7 @@ def tile(radiance: npt.NDArray[np.float32], text: str) -> Rgb:
     """The radiance as a camera with few faults and a weak white balance shows it, with a label."""
     gains = common_gains(radiance, radiance, brightness=0.2, white_balance=0.15)
     image = expose(radiance, CameraFaults(full_well=20000.0, read_noise=3.0), np.random.default_rng(0), gains=gains)
-    return framed(image, text, width=400, height=200)
-
-
-def framed(image: Rgb, text: str, *, width: int, height: int) -> Rgb:
-    """A smaller copy with a white frame, and `text` in its upper left corner."""
-    small = np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
-    (across, down), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 0.45, 1)
-    cv2.rectangle(small, (0, 0), (across + 8, down + 8), (0, 0, 0), cv2.FILLED)
-    cv2.putText(small, text, (4, down + 4), cv2.FONT_HERSHEY_SIMPLEX, 0.45, (255, 255, 255), 1, cv2.LINE_AA)
-    return np.pad(small, ((3, 3), (3, 3), (0, 0)), constant_values=255)
+    return captioned(image, text, width=400, height=200)
 
 
 if __name__ == "__main__":
