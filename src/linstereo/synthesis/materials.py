@@ -11,8 +11,8 @@ USES: dict[str, tuple[tuple[str, ...], int, float]] = {
     # use: (procedural kinds, how many different textures a scene has at most, share of photographs)
     "any": (KINDS, 7, 0.6),
     "plain": (("plain", "plain", "plaster"), 3, 0.0),
-    "wall": (("plain", "plaster", "plaster", "bricks", "wood", "stripes", "checks", "clouds", "dots"), 2, 0.15),
-    "floor": (("wood", "wood", "checks", "plaster", "gravel", "weave", "speckle", "bricks", "plain", "marble"), 2, 0.2),
+    "wall": (("plain", "plaster", "plaster", "bricks", "wood", "stripes", "checks", "clouds", "dots"), 2, 0.3),
+    "floor": (("wood", "wood", "checks", "plaster", "gravel", "weave", "speckle", "bricks", "plain", "marble"), 2, 0.3),
     "pattern": (("stripes", "checks", "dots", "weave", "bricks"), 3, 0.0),
     "print": (("writing", "collage", "barcode", "writing"), 4, 0.55),
     "wood": (("wood", "wood", "plain"), 2, 0.1),

@@ -75,8 +75,8 @@ def random_scene(
     shot = _shot(rng, kind, height, width, max_disparity)
     stock = MaterialStock(
         photos,
-        photo_factor=float(rng.choice([0.4, 1.0, 1.0, 1.5])),
-        plainness=float(rng.choice([0.03, 0.1, 0.25, 0.45], p=[0.3, 0.35, 0.25, 0.1])),
+        photo_factor=float(rng.choice([0.5, 1.0, 1.5, 2.5])),
+        plainness=float(rng.choice([0.02, 0.08, 0.2, 0.4], p=[0.4, 0.35, 0.18, 0.07])),
     )
     stage = Stage(rng, shot, stock, kind)
     FILLERS[kind](stage, meshes)
@@ -127,7 +127,7 @@ def _lighting(rng: np.random.Generator, shot: Shot, kind: str, underwater: bool)
     ambient = (white * (1, 1, 1.1)) * rng.uniform(0.25, 0.7)
     lamps: tuple[Lamp, ...] = ()
     if rng.random() < (0.35 if underwater else 0.3 if indoors else 0.1):
-        dark = rng.random() < 0.5
+        dark = rng.random() < 0.35
         if dark:
             sun, ambient = sun * rng.uniform(0.0, 0.25), ambient * rng.uniform(0.03, 0.3)
         lamps = _lamps(rng, shot, underwater)

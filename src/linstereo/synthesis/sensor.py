@@ -21,6 +21,8 @@ MAX_HORIZONTAL_ERROR = 0.2
 """px; the most by which a rectification error moves a point of the right image to the left or right."""
 MAX_VERTICAL_ERROR = 1.0
 """px; the most by which it moves a point up or down."""
+BURNT_OUT = 0.025
+"""The largest share of pixels that the common exposure lets burn out."""
 TONE_STEPS = 16384
 
 
@@ -105,7 +107,7 @@ def random_faults(rng: np.random.Generator, *, underwater: bool) -> PairFaults:
     return PairFaults(
         left=camera(moved=False),
         right=camera(moved=True),
-        brightness=float(rng.uniform(0.10, 0.30)),
+        brightness=float(rng.uniform(0.14, 0.38)),
         white_balance=float(rng.uniform(0.0, 0.5 if underwater else 0.6)),
     )
 
@@ -123,15 +125,15 @@ def common_gains(
 ) -> tuple[float, float, float, float]:
     """The exposure of both cameras, and their gains of red, green and blue after it (green's is 1 unless it is scarce).
 
-    The exposure brings the mean over both images to `brightness`, but lowers that until at most 1 % of all values burn
-    out. The gains bring the channels' means together by the exponent `white_balance`, at most fivefold.
+    The exposure brings the mean over both images to `brightness`, but lowers that until at most `BURNT_OUT` of all
+    pixels burn out. The gains bring the channels' means together by the exponent `white_balance`, at most fivefold.
     """
     values = np.concatenate([view[2::5, 2::5].reshape(-1, 3) for view in (left, right)]).astype(np.float64)  # [N, 3]
     means = values.mean(axis=0) + 1e-12
     gains = np.clip((means.max() / means) ** white_balance, 1.0, 5.0)
     balanced = values * gains
     exposure = brightness / (balanced.mean() + 1e-12)
-    highlight = float(np.quantile(balanced.max(axis=1), 0.99)) + 1e-12
+    highlight = float(np.quantile(balanced.max(axis=1), 1 - BURNT_OUT)) + 1e-12
     red, green, blue = (float(gain) for gain in gains)
     return min(float(exposure), 1.0 / highlight), red, green, blue
 

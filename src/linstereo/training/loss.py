@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from linstereo.training.edges import step_weights
+
 GAMMA = 0.9
 SMOOTHNESS_WEIGHT = 0.001
 GRADIENT_WEIGHT = 0.01
@@ -37,6 +39,7 @@ def sequence_loss(
     smoothness_weight: float = SMOOTHNESS_WEIGHT,
     gradient_weight: float = GRADIENT_WEIGHT,
     robust: float = 0.0,
+    edge_weight: float = 0.0,
     counts: Tensor | None = None,
 ) -> LossTerms:
     """Eq. 9 over all refinement iterations.
@@ -51,40 +54,44 @@ def sequence_loss(
         gradient_weight: lambda_g.
         robust: errors e well above this, in px, count as its multiple log(1 + e / robust) instead of e, so that a few
             hopeless pixels do not outweigh the precision of all others; 0, the paper's, for no such limit.
+        edge_weight: how much more pixels near a step of the true disparity count in the first term, see
+            `linstereo.training.edges`; 0, the paper's, for no more than others.
         counts: what to divide by, as from `sequence_counts`; by default the counts of this batch.
     """
-    counts = sequence_counts(valid).clamp(min=1) if counts is None else counts
+    weights = step_weights(target, valid, edge_weight=edge_weight)
+    counts = sequence_counts(valid, weights).clamp(min=1) if counts is None else counts
     target = torch.where(valid, target, 0.0)
     l1 = smoothness = gradient = target.new_zeros(())
     for t, prediction in enumerate(predictions, start=1):
         weight = gamma ** (len(predictions) - t)
-        l1 = l1 + weight * l1_term(prediction, target, valid, robust=robust, counts=counts)
+        l1 = l1 + weight * l1_term(prediction, target, weights, robust=robust, counts=counts)
         smoothness = smoothness + weight * smoothness_term(prediction, image, valid, counts=counts)
         gradient = gradient + weight * gradient_term(prediction, target, valid, counts=counts)
     total = l1 + smoothness_weight * smoothness + gradient_weight * gradient
     return LossTerms(total, l1, smoothness, gradient)
 
 
-def sequence_counts(valid: Tensor) -> Tensor:
+def sequence_counts(valid: Tensor, weights: Tensor | None = None) -> Tensor:
     """How many places the terms are defined in, for valid [B, 1, H, W].
 
-    float32 [1 + 2 * GRADIENT_SCALES]: valid pixels, then valid neighbours in x and in y at each scale.
+    float32 [1 + 2 * GRADIENT_SCALES]: valid pixels, or the sum of their `weights`, then valid neighbours in x and in y
+    at each scale.
     """
-    counts = [valid.sum()]
+    counts = [(valid if weights is None else weights).sum()]
     for k in range(GRADIENT_SCALES):
         part = valid[..., :: 2**k, :: 2**k]
         counts += [_both(part, axis).sum() for axis in AXES]
-    return torch.stack(counts).float()
+    return torch.stack([count.float() for count in counts])
 
 
 def l1_term(
-    prediction: Tensor, target: Tensor, valid: Tensor, *, robust: float = 0.0, counts: Tensor | None = None
+    prediction: Tensor, target: Tensor, weights: Tensor, *, robust: float = 0.0, counts: Tensor | None = None
 ) -> Tensor:
-    """Mean absolute error in px over valid pixels, all maps [B, 1, H, W]; `robust` as in `sequence_loss`."""
+    """Mean absolute error in px, each pixel weighted; all maps [B, 1, H, W], `robust` as in `sequence_loss`."""
     error = (prediction - target).abs()
     if robust > 0:
         error = robust * (error / robust).log1p()
-    return _masked_mean(error, valid, None if counts is None else counts[0])
+    return _masked_mean(weights * error, weights > 0, (weights.sum().clamp(min=1) if counts is None else counts[0]))
 
 
 def smoothness_term(prediction: Tensor, image: Tensor, valid: Tensor, *, counts: Tensor | None = None) -> Tensor:

@@ -10,12 +10,18 @@ import torch
 from torch import Tensor
 
 from linstereo.model.cost_volume import CostVolume
+from linstereo.training.edges import step_weights
 
 STRIDES = (4, 8, 16)
 
 
 def matching_loss(
-    volumes: Sequence[CostVolume], disparity: Tensor, valid: Tensor, *, counts: Tensor | None = None
+    volumes: Sequence[CostVolume],
+    disparity: Tensor,
+    valid: Tensor,
+    *,
+    edge_weight: float = 0.0,
+    counts: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Cross-entropy, in nats, of the soft match along the epipolar line at all scales.
 
@@ -23,6 +29,7 @@ def matching_loss(
         volumes: of images whose sides are multiples of 32.
         disparity: [B, 1, H, W] in px.
         valid: bool [B, 1, H, W]; leave out occluded pixels, which have no match.
+        edge_weight: how much more pixels near a step of the disparity count, see `linstereo.training.edges`.
         counts: what to divide by, as from `matching_counts`; by default the counts of this batch. A batch that is
             worked on in parts keeps its means if every part divides by the counts of the whole.
 
@@ -30,33 +37,39 @@ def matching_loss(
         `total`, the sum over scales, and each scale's own mean as `match_1_4`, `match_1_8`, ...
     """
     terms: dict[str, Tensor] = {}
+    weight = step_weights(disparity, valid, edge_weight=edge_weight)
     for volume in volumes:
         stride = disparity.shape[-1] // volume.size[1]
         terms[f"match_1_{stride}"] = soft_match_loss(
             volume.correlations(),
-            *_at_stride(disparity, valid, stride),
+            *_at_stride(disparity, weight, stride),
             count=None if counts is None else counts[STRIDES.index(stride)],
         )
     return {"total": torch.stack(list(terms.values())).sum(), **terms}
 
 
-def matching_counts(disparity: Tensor, valid: Tensor) -> Tensor:
-    """How many pixels have their match inside the image at each of `STRIDES`: float32 [3]; arguments [B, 1, H, W]."""
+def matching_counts(disparity: Tensor, valid: Tensor, *, edge_weight: float = 0.0) -> Tensor:
+    """The weights of all pixels that have their match inside the image, at each of `STRIDES`: float32 [3].
+
+    Arguments as for `matching_loss`.
+    """
+    weight = step_weights(disparity, valid, edge_weight=edge_weight)
     counts = []
     for stride in STRIDES:
-        small, known = _at_stride(disparity, valid, stride)
+        small, known = _at_stride(disparity, weight, stride)
         column = torch.arange(small.shape[-1], device=small.device)
-        counts.append((known & (column - torch.where(known, small, 0.0) >= 0)).sum())
+        inside = column - torch.where(known > 0, small, 0.0) >= 0
+        counts.append(torch.where(inside, known, 0.0).sum())
     return torch.stack(counts).float()
 
 
-def _at_stride(disparity: Tensor, valid: Tensor, stride: int) -> tuple[Tensor, Tensor]:
-    """Disparity, in px of that scale, and validity at the middle of every cell: [B, h, w]."""
+def _at_stride(disparity: Tensor, weight: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Disparity, in px of that scale, and weight at the middle of every cell: [B, h, w]."""
     centre = slice(stride // 2, None, stride)
-    return disparity[:, 0, centre, centre] / stride, valid[:, 0, centre, centre]
+    return disparity[:, 0, centre, centre] / stride, weight[:, 0, centre, centre]
 
 
-def soft_match_loss(correlation: Tensor, disparity: Tensor, valid: Tensor, *, count: Tensor | None = None) -> Tensor:
+def soft_match_loss(correlation: Tensor, disparity: Tensor, weight: Tensor, *, count: Tensor | None = None) -> Tensor:
     """Mean cross-entropy of one scale.
 
     The target is shared between the two columns beside the true position. Columns to the right of the left pixel are
@@ -65,19 +78,19 @@ def soft_match_loss(correlation: Tensor, disparity: Tensor, valid: Tensor, *, co
     Args:
         correlation: [B, h, w, w] scores.
         disparity: [B, h, w] in px of this scale.
-        valid: bool [B, h, w].
-        count: what to divide by; by default the number of pixels that have a match.
+        weight: [B, h, w], what each pixel counts; 0 where the disparity is not known.
+        count: what to divide by; by default the weights of all pixels that have a match.
     """
     width = correlation.shape[-1]
     column = torch.arange(width, device=correlation.device)
     log_probability = correlation.masked_fill(column > column[:, None], -torch.inf).log_softmax(dim=-1)
-    position = column - torch.where(valid, disparity, 0.0)  # [B, h, w], column of the match in the right image
-    inside = valid & (position >= 0)
+    position = column - torch.where(weight > 0, disparity, 0.0)  # [B, h, w], column of the match in the right image
+    weight = torch.where(position >= 0, weight, 0.0)
     base = position.clamp(min=0).floor()
     share = position.clamp(min=0) - base
     near = log_probability.gather(-1, base.long().unsqueeze(-1)).squeeze(-1)
     far_index = torch.minimum(base.long() + 1, column)  # at zero disparity there is no column beyond
     far = log_probability.gather(-1, far_index.unsqueeze(-1)).squeeze(-1)
     cross_entropy = -torch.lerp(near, far, share)
-    total = torch.where(inside, cross_entropy, 0.0).sum()
-    return total / (inside.sum().clamp(min=1) if count is None else count)
+    total = torch.where(weight > 0, weight * cross_entropy, 0.0).sum()
+    return total / (weight.sum().clamp(min=1) if count is None else count)

@@ -10,17 +10,25 @@ from torch import Tensor, nn
 from linstereo.model.cost_volume import CostVolume
 from linstereo.model.linstereo import FINEST, Evidence, LinStereo, Refined
 from linstereo.training.batches import Batch
+from linstereo.training.edges import step_weights
 from linstereo.training.feature_cache import FeatureCache
-from linstereo.training.loss import l1_term, sequence_counts, sequence_loss
+from linstereo.training.loss import GRADIENT_SCALES, l1_term, sequence_counts, sequence_loss
 from linstereo.training.matching_loss import STRIDES, matching_counts, matching_loss
 from linstereo.training.recipe import Stage
+
+TERMS = 1 + 2 * GRADIENT_SCALES
+"""How many counts the sequence loss has; after them the number of known pixels follows."""
 
 
 def counts_of(batch: Batch, stage: Stage) -> Tensor:
     """How many places each mean of the stage's loss is over, to be added up over the parts of a batch."""
-    counts = [] if stage.objective == "matching" else [sequence_counts(batch.valid)]
+    counts = []
+    if stage.objective == "sequence":
+        weights = step_weights(batch.disparity, batch.valid, edge_weight=stage.edge_weight)
+        counts += [sequence_counts(batch.valid, weights), batch.valid.sum().float().unsqueeze(0)]
     if stage.objective == "matching" or stage.matching_weight:
-        counts.append(matching_counts(batch.disparity, batch.valid & ~batch.occluded))
+        visible = batch.valid & ~batch.occluded
+        counts.append(matching_counts(batch.disparity, visible, edge_weight=stage.edge_weight))
     return torch.cat(counts)
 
 
@@ -68,6 +76,7 @@ class Objective(nn.Module):
             smoothness_weight=stage.smoothness_weight,
             gradient_weight=stage.gradient_weight,
             robust=stage.robust,
+            edge_weight=stage.edge_weight,
             counts=counts,
         )
         result = terms._asdict()
@@ -75,7 +84,10 @@ class Objective(nn.Module):
             match = self._matching(evidence.volumes, batch, counts[-len(STRIDES) :])
             result |= match | {"total": terms.total + stage.matching_weight * match["total"]}
         with torch.no_grad():
-            result["epe"] = l1_term(predictions[-1], batch.disparity, batch.valid, counts=counts)
+            known = batch.valid.float()
+            result["epe"] = l1_term(
+                predictions[-1], torch.where(batch.valid, batch.disparity, 0.0), known, counts=counts[TERMS:]
+            )
         return result
 
     def _full_size(self, state: Refined, evidence: Evidence, *, last: bool) -> Tensor:
@@ -87,4 +99,5 @@ class Objective(nn.Module):
         return full[..., :height, :width]
 
     def _matching(self, volumes: Sequence[CostVolume], batch: Batch, counts: Tensor) -> dict[str, Tensor]:
-        return matching_loss(volumes, batch.disparity, batch.valid & ~batch.occluded, counts=counts)
+        visible = batch.valid & ~batch.occluded
+        return matching_loss(volumes, batch.disparity, visible, edge_weight=self.stage.edge_weight, counts=counts)

@@ -43,6 +43,7 @@ class Stage:
         smoothness_weight: lambda_s of Eq. 9.
         gradient_weight: lambda_g of Eq. 9.
         robust: error in px from which larger ones count ever less, see `linstereo.training.loss`; 0 for never.
+        edge_weight: how much more pixels near a step of the disparity count, see `linstereo.training.edges`.
         upsample_all: every iteration is brought to full size by the network itself, as in the paper; if false only the
             last one is and the others are interpolated, which saves time.
         matching_weight: weight of the matching objective beside the sequence one, so that features keep matching while
@@ -79,6 +80,7 @@ class Stage:
     smoothness_weight: float = 0.001
     gradient_weight: float = 0.01
     robust: float = 0.0
+    edge_weight: float = 0.0
     upsample_all: bool = True
     matching_weight: float = 0.0
     ema_decay: float = 0.999
@@ -110,7 +112,7 @@ class Stage:
             "max_disparity",
         ):
             self._check(name, getattr(self, name) >= 0, "0 or more")
-        for name in ("iterations", "smoothness_weight", "gradient_weight", "robust", "matching_weight"):
+        for name in ("iterations", "smoothness_weight", "gradient_weight", "robust", "edge_weight", "matching_weight"):
             self._check(name, getattr(self, name) >= 0, "0 or more")
         for name in ("learning_rate", "clip_norm"):
             self._check(name, getattr(self, name) > 0, "a number above 0")

@@ -1,0 +1,39 @@
+"""Where the disparity has steps: the outlines of things, few and hard pixels that may count more in a loss."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+RADIUS = 6
+"""px; how far from a step a pixel is near it."""
+STEP = 2.0
+"""px; the least difference of disparities that is a step."""
+
+
+def step_weights(disparity: Tensor, valid: Tensor, *, edge_weight: float) -> Tensor:
+    """What each pixel counts: 1, or 1 + `edge_weight` near a step; 0 where the disparity is not known.
+
+    Args:
+        disparity: [B, 1, H, W] in px.
+        valid: bool [B, 1, H, W].
+        edge_weight: >= 0.
+
+    Returns:
+        [B, 1, H, W].
+    """
+    known = valid.to(disparity.dtype)
+    return known * (1 + edge_weight * near_steps(disparity, valid)) if edge_weight else known
+
+
+def near_steps(disparity: Tensor, valid: Tensor, *, radius: int = RADIUS, step: float = STEP) -> Tensor:
+    """Where known disparities within `radius` px in x and in y differ by more than `step` px: bool [B, 1, H, W]."""
+    largest = _largest(torch.where(valid, disparity, -torch.inf), radius)
+    smallest = -_largest(torch.where(valid, -disparity, -torch.inf), radius)
+    return (largest - smallest) > step
+
+
+def _largest(values: Tensor, radius: int) -> Tensor:
+    """The largest value of the square around each pixel, [B, 1, H, W] -> [B, 1, H, W]."""
+    size = 2 * radius + 1
+    along = F.max_pool2d(values, (1, size), stride=1, padding=(0, radius))
+    return F.max_pool2d(along, (size, 1), stride=1, padding=(radius, 0))
