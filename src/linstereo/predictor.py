@@ -1,6 +1,7 @@
 """From two pictures to a disparity map: numpy in, numpy out."""
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable
 from importlib import resources
@@ -185,7 +186,7 @@ def load(
 
 def working_scale(height: int, width: int, pixels: int) -> float:
     """The factor, from 1 to 2, that enlarges images of height x width px to `pixels` px; 1 where `pixels` is 0."""
-    return min(max((pixels / (height * width)) ** 0.5, 1.0), MAX_OWN_SCALE)
+    return min(max(math.sqrt(pixels / (height * width)), 1.0), MAX_OWN_SCALE)
 
 
 def bundled_weights() -> Path:

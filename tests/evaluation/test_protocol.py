@@ -16,7 +16,7 @@ from linstereo.evaluation.protocol import (
     protocol_names,
     score_sample,
 )
-from linstereo.evaluation.scores import REGIONS, aggregate
+from linstereo.evaluation.scores import PART_REGIONS, REGIONS, aggregate
 from linstereo.geometry.calibration import StereoCalibration
 
 CALIBRATION = StereoCalibration(focal=320.0, baseline=0.25, cx=320.0, cy=240.0)
@@ -43,7 +43,7 @@ def test_every_dataset_has_a_protocol_and_every_protocol_is_consistent():
         known = DEPTH_METRICS if protocol.domain == "depth" else DISPARITY_METRICS
         assert set(protocol.metrics) <= set(known), protocol.name
         assert set(protocol.pixel_averaged) <= set(protocol.metrics), protocol.name
-        assert set(protocol.regions) <= set(REGIONS)
+        assert set(protocol.regions) <= {*REGIONS, *PART_REGIONS}
         assert protocol.regions[0] == "all"
         assert (protocol.depth_range is not None) == (protocol.domain == "depth"), protocol.name
         assert protocol.max_disparity is None or protocol.domain == "disparity"

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 
 from linstereo import __version__
-from linstereo.cli import ablate, evaluate, info, predict, submit, synth, train
+from linstereo.cli import ablate, evaluate, info, predict, submit, synth, tank, train
 from linstereo.errors import InputError
 
-COMMANDS = (predict, synth, train, ablate, evaluate, submit, info)
+COMMANDS = (predict, synth, tank, train, ablate, evaluate, submit, info)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

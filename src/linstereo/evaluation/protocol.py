@@ -6,6 +6,7 @@ and SceneFlow are taken over all pixels of all images, as in KITTI's own develop
 elsewhere. Both averages of every metric are always measured; a protocol only says which one is the headline.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linstereo.data.sample import StereoSample
+from linstereo.data.tank import PARTS, TankSample
 from linstereo.errors import InputError
 from linstereo.evaluation.metrics import (
     DEPTH_METRICS,
@@ -21,7 +23,7 @@ from linstereo.evaluation.metrics import (
     score_depth,
     score_disparity,
 )
-from linstereo.evaluation.scores import REGIONS, Average, ImageScore
+from linstereo.evaluation.scores import PART_REGIONS, REGIONS, Average, ImageScore
 from linstereo.geometry.depth import disparity_to_depth
 
 
@@ -220,8 +222,9 @@ _PROTOCOLS = (
         pairs="the real pairs of the water tank, closer than 2 m",
         domain="depth",
         metrics=DEPTH_METRICS,
+        regions=("all", *PART_REGIONS),
         depth_range=DepthRange(0.1, 2.0),
-        truth="every pixel on the target (frame and ropes), rendered from its CAD model; no background",
+        truth=("every pixel on the target (frame and ropes), rendered from its CAD model; no background"),
         resolution=_AS_STORED,
     ),
     Protocol(
@@ -299,15 +302,18 @@ def score_sample(protocol: Protocol, sample: StereoSample, prediction: NDArray[n
     depth = sample.depth
     if depth is None:
         depth = disparity_to_depth(sample.disparity, sample.calibration)
-    regions = score_depth(
+    score = functools.partial(
+        score_depth,
         prediction,
         depth,
-        valid=sample.valid,
         calibration=sample.calibration,
         depth_range=protocol.depth_range,
-        occluded=sample.occluded,
         name=sample.name,
     )
+    regions = score(valid=sample.valid, occluded=sample.occluded)
+    if isinstance(sample, TankSample) and sample.parts is not None:
+        for part in PART_REGIONS:
+            regions[part] = score(valid=sample.valid & (sample.parts == PARTS[part]), regions=["all"])["all"]
     return ImageScore(name=sample.name, regions=regions)
 
 
@@ -339,6 +345,8 @@ _REGION_WORDS = {
     "all": "all, every pixel with ground truth",
     "nonocc": "nonocc, those that both cameras see",
     "occ": "occ, those that only the left camera sees",
+    "frame": "frame, those on the rigid parts of the target",
+    "rope": "rope, those on its ropes",
 }
 _METRIC_WORDS = {
     "EPE": "mean absolute error of the disparity in px",

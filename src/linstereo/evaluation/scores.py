@@ -14,6 +14,8 @@ from typing import Any, Literal
 from linstereo.errors import InputError
 
 REGIONS = ("all", "nonocc", "occ")
+PART_REGIONS = ("frame", "rope")
+"""Parts of the target of the laboratory tank, where its samples label them."""
 
 Average = Literal["image", "pixel"]
 
@@ -202,7 +204,7 @@ def _exact_sum(values: Sequence[int | float]) -> int | float:
 
 
 def _region_from_json(region: str, part: Any) -> RegionSums:
-    if region not in REGIONS:
+    if region not in (*REGIONS, *PART_REGIONS):
         raise ValueError(f"unknown region {region}")
     pixels, non_finite, sums = part["pixels"], part["non_finite"], part["sums"]
     if type(pixels) is not int or type(non_finite) is not int or not 0 <= non_finite <= pixels:

@@ -49,9 +49,9 @@ class ImageGuide(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """[B, 3, factor * h, factor * w] in [0, 1] -> [B, channels, h, w], non-negative."""
-        pixels = F.pixel_unshuffle(image, self.factor).unflatten(1, (3, -1))  # [B, 3, factor**2, h, w]
-        detail = 4 * (pixels - pixels.mean(dim=2, keepdim=True))
-        return F.relu(self.conv(detail.flatten(1, 2)), inplace=True)
+        cells = F.avg_pool2d(image, self.factor).repeat_interleave(self.factor**2, dim=1)  # [B, 3 factor**2, h, w]
+        detail = 4 * (F.pixel_unshuffle(image, self.factor) - cells)
+        return F.relu(self.conv(detail), inplace=True)
 
 
 class ConvexUpsampler(nn.Module):

@@ -1,0 +1,137 @@
+"""A folder of rendered pairs of a target, to try out the ground truth on pictures whose truth is known.
+
+<out>/left/0000.png, right/0000.png    the pictures
+<out>/calib.json                       of the cameras
+<out>/true_depth/0000.npy              depth of the renderer, metres, of target and tank
+<out>/true_parts/0000.png              1 frame, 2 rope, 0 neither
+<out>/views.json                       water and pose of each
+<out>/target/                          mesh and layout of the target
+"""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from linstereo.data.folder import write_calibration
+from linstereo.data.images import write_image
+from linstereo.data.npy import write_npy
+from linstereo.data.png import write_png_values
+from linstereo.errors import InputError
+from linstereo.files import atomic_path
+from linstereo.synthesis.scene import StereoRig
+from linstereo.synthesis.water import WATER_TYPES
+from linstereo.tank.scene import CAMERA, TankView, photograph_target, random_pose
+from linstereo.tank.target import Target, write_target
+
+
+@dataclass(frozen=True)
+class ViewSettings:
+    """Which pairs are rendered.
+
+    Args:
+        count: how many.
+        seed: which series; pair `index` of a seed is always the same.
+        water: Jerlov type; None takes all types in turn.
+        size: height and width of the images, px; None is that of `CAMERA`. The field of view stays the same.
+    """
+
+    count: int
+    seed: int = 0
+    water: str | None = None
+    size: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= 100_000:
+            raise InputError(f"the number of pairs is {self.count}; it must be from 1 to 100,000")
+        if self.seed < 0:
+            raise InputError(f"the seed is {self.seed}; it must not be negative")
+        if self.water is not None and self.water not in WATER_TYPES:
+            raise InputError(f"there is no water type '{self.water}'; choose one of {', '.join(WATER_TYPES)}")
+
+    def water_of(self, index: int) -> str:
+        """The water of pair `index`."""
+        return self.water or WATER_TYPES[index % len(WATER_TYPES)]
+
+    @property
+    def rig(self) -> StereoRig:
+        """The cameras."""
+        if self.size is None:
+            return CAMERA
+        height, width = self.size
+        factor = width / CAMERA.width
+        scaled = CAMERA.calibration.scaled(factor, factor)
+        middle = {"cx": (width - 1) / 2, "cy": (height - 1) / 2}
+        return StereoRig(height, width, type(scaled)(focal=scaled.focal, baseline=scaled.baseline, **middle))
+
+
+def render_pair(target: Target, settings: ViewSettings, index: int, *, right: bool = True) -> TankView:
+    """Pair `index` of a series; without the right image if that is not wanted."""
+    rng = np.random.default_rng((settings.seed, index))
+    pose = random_pose(rng, target, settings.rig)
+    return photograph_target(target, pose, rng, water_type=settings.water_of(index), rig=settings.rig, right=right)
+
+
+def write_views(
+    out: str | os.PathLike[str],
+    target: Target,
+    settings: ViewSettings,
+    *,
+    on_pair: Callable[[int], None] = lambda done: None,
+) -> None:
+    """Write the pairs of a series into `out`, but for those that are there; `on_pair` is told how many there are."""
+    root = Path(out)
+    known = _begin(root, target, settings)
+    for index in range(settings.count):
+        name = f"{index:04d}"
+        if name not in known or not (root / "left" / f"{name}.png").is_file():
+            view = render_pair(target, settings, index)
+            if view.right is None:
+                raise RuntimeError("both images are rendered")
+            write_npy(root / "true_depth" / f"{name}.npy", view.depth.astype(np.float32))
+            write_png_values(root / "true_parts" / f"{name}.png", view.part)
+            write_image(root / "right" / f"{name}.png", view.right)
+            write_image(root / "left" / f"{name}.png", view.left)
+            known[name] = {
+                "water": view.water,
+                "rotation": view.pose.rotation.tolist(),
+                "translation": view.pose.translation.tolist(),
+            }
+            _write_json(root / "views.json", {"settings": _told(target, settings), "views": known})
+        on_pair(index + 1)
+
+
+def _begin(root: Path, target: Target, settings: ViewSettings) -> dict[str, object]:
+    """Make the folders; returns what an earlier run with the same settings has rendered."""
+    try:
+        for folder in ("left", "right", "true_depth", "true_parts"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {root}: {error.strerror}; choose another one") from error
+    path = root / "views.json"
+    if path.is_file():
+        try:
+            content = json.loads(path.read_bytes())
+            begun, views = content["settings"], dict(content["views"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(f"{path} is damaged; remove the folder and start again") from error
+        if begun != _told(target, settings):
+            raise InputError(f"{root} was begun with other settings; use the same ones, or another folder")
+        return views
+    write_target(root / "target", target)
+    write_calibration(root / "calib.json", settings.rig.calibration)
+    return {}
+
+
+def _told(target: Target, settings: ViewSettings) -> dict[str, object]:
+    """What decides how a pair looks, as plain values."""
+    design = {name: float(value) for name, value in vars(target.design).items()}
+    return {"seed": settings.seed, "water": settings.water, "size": list(settings.size or ()), "design": design}
+
+
+def _write_json(path: Path, content: object) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="ascii")
