@@ -18,7 +18,7 @@ from linstereo.tank.mesh import TargetMesh
 TOLERANCE = 0.003
 """Metres by which a tag may be off the surface, such as by the thickness of a print."""
 _DEPTH = 0.03  # metres before and behind a tag that are searched for more of the model
-_UNITS = {1e3: "in millimetres", 1e2: "in centimetres", 1 / 0.0254: "in inches", 1e-3: "in kilometres"}
+_UNITS = {1e3: "in millimetres", 1e2: "in centimetres", 1 / 0.0254: "in inches", 1e-3: "a thousand times too small"}
 _SHARE = 0.9  # of the tags must fit
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,10 @@ def _remedy(layout: TagLayout, surface: "_Surface") -> str:
     """What would put the tags onto the mesh, as the rest of a sentence."""
     for factor, words in _UNITS.items():
         if surface.holds(layout.centres * factor, tolerance=TOLERANCE * factor):
-            advice = "say so with --mesh-unit mm" if factor == 1e3 else "export it in metres"
+            advice = {
+                1e3: "say so with --mesh-unit mm",
+                1e-3: "if it is in metres, leave --mesh-unit mm out",
+            }.get(factor, "export it in metres")
             return f"the mesh is {words}: {advice}"
     for axes, signs, words in _axis_changes():
         for factor in (1.0, 1e3):
