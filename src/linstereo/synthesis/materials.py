@@ -24,10 +24,13 @@ USES: dict[str, tuple[tuple[str, ...], int, float]] = {
     "facade": (("facade", "facade", "bricks", "plaster"), 4, 0.3),
     "sand": (("speckle", "coral", "clouds", "plaster", "gravel"), 2, 0.35),
     "dark": (("plain", "plaster"), 2, 0.0),
+    "paint": (("plain",), 3, 0.0),
     "coral": (("coral", "coral", "clouds", "gravel", "foliage", "dots", "speckle"), 5, 0.3),
 }
 """What surfaces can be asked for."""
 
+PAINTED = 0.06
+"""Chance that a surface is painted whatever was asked for: often white, as bright and plain as the sky, but not far."""
 VARIANTS = 40
 """Different procedural textures of each kind; tint, scale and turn vary them further."""
 
@@ -66,15 +69,18 @@ class MaterialStock:
 
     def material(self, rng: np.random.Generator, use: str, *, strong: bool = False) -> Material:
         """A material for one of `USES`; with `strong` it is textured for certain and keeps its own colour."""
-        if not strong and use != "dark" and rng.random() < self._plainness:
-            use = "plain"
+        if not strong and use != "dark":
+            use = "paint" if rng.random() < PAINTED else "plain" if rng.random() < self._plainness else use
         texture = self.texture(rng, use)
         tint = rng.uniform(0.85, 1.15) * rng.uniform(0.85, 1.15, 3)
         if use == "dark":
             tint = rng.uniform(0.02, 0.12) * rng.uniform(0.9, 1.1, 3)
+        elif use == "paint" and rng.random() < 0.6:
+            white = (255 / max(float(texture.mean()), 60.0)) ** 2.2  # textures are not linear
+            tint = rng.uniform(0.6, 1.0) * rng.uniform(0.95, 1.05, 3) * white
         elif not strong and rng.random() < 0.4:
             tint = rng.uniform(0.5, 1.3) * rng.uniform(0.5, 1.15, 3)
-        shiny = rng.random() < (0.8 if use in ("metal", "dark") else 0.2)
+        shiny = rng.random() < (0.8 if use in ("metal", "dark", "paint") else 0.2)
         return Material(
             texture=texture,
             tint=(float(tint[0]), float(tint[1]), float(tint[2])),

@@ -109,7 +109,7 @@ def _shot(rng: np.random.Generator, kind: str, height: int, width: int, max_disp
 def _backdrop_material(rng: np.random.Generator, photos: PhotoFolder | None, kind: str, underwater: bool) -> Material:
     if underwater:
         return Material(library_texture("deep_water", int(rng.integers(VARIANTS)), 128), shaded=False)
-    if photos is not None and rng.random() < (0.2 if kind == "road" else 0.6):
+    if photos is not None and rng.random() < (0.4 if kind == "road" else 0.7):
         texture = photos.texture(rng, size=512, whole=True)
         return Material(texture, tint=_triple(np.full(3, rng.uniform(0.6, 1.2))), shaded=False)
     return Material(

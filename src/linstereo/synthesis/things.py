@@ -214,7 +214,7 @@ def _rod(rng: np.random.Generator, size: float) -> Thing:
 def car_thing(rng: np.random.Generator, length: float) -> Thing:
     """A car along x with shiny paint, dark windows and wheels."""
     body, windows, wheels = car(rng, length)
-    return [(body, "metal"), (windows, "dark"), (wheels, "dark")]
+    return [(body, "paint"), (windows, "dark"), (wheels, "dark")]
 
 
 def tree_thing(rng: np.random.Generator, height: float) -> Thing:
