@@ -29,8 +29,6 @@ USES: dict[str, tuple[tuple[str, ...], int, float]] = {
 }
 """What surfaces can be asked for."""
 
-PAINTED = 0.06
-"""Chance that a surface is painted whatever was asked for: often white, as bright and plain as the sky, but not far."""
 VARIANTS = 40
 """Different procedural textures of each kind; tint, scale and turn vary them further."""
 
@@ -43,15 +41,23 @@ class MaterialStock:
         size: side of the procedural textures, a power of two; photographs get twice that.
         photo_factor: multiplies the share of photographs.
         plainness: chance, 0 to 1, that a surface is nearly textureless whatever was asked for.
+        painted: chance, 0 to 1, that it is painted: often white, as bright and plain as the sky, but not far.
     """
 
     def __init__(
-        self, photos: PhotoFolder | None, *, size: int = 256, photo_factor: float = 1.0, plainness: float = 0.1
+        self,
+        photos: PhotoFolder | None,
+        *,
+        size: int = 256,
+        photo_factor: float = 1.0,
+        plainness: float = 0.1,
+        painted: float = 0.0,
     ) -> None:
         self._photos = photos
         self._size = size
         self._photo_factor = photo_factor
         self._plainness = plainness
+        self._painted = painted
         self._textures: dict[str, list[NDArray[np.uint8]]] = {}
 
     def texture(self, rng: np.random.Generator, use: str, *, whole: bool = False) -> NDArray[np.uint8]:
@@ -70,7 +76,7 @@ class MaterialStock:
     def material(self, rng: np.random.Generator, use: str, *, strong: bool = False) -> Material:
         """A material for one of `USES`; with `strong` it is textured for certain and keeps its own colour."""
         if not strong and use != "dark":
-            use = "paint" if rng.random() < PAINTED else "plain" if rng.random() < self._plainness else use
+            use = "paint" if rng.random() < self._painted else "plain" if rng.random() < self._plainness else use
         texture = self.texture(rng, use)
         tint = rng.uniform(0.85, 1.15) * rng.uniform(0.85, 1.15, 3)
         if use == "dark":

@@ -77,6 +77,7 @@ def random_scene(
         photos,
         photo_factor=float(rng.choice([0.5, 1.0, 1.5, 2.5])),
         plainness=float(rng.choice([0.02, 0.08, 0.2, 0.4], p=[0.4, 0.35, 0.18, 0.07])),
+        painted=0.06,
     )
     stage = Stage(rng, shot, stock, kind)
     FILLERS[kind](stage, meshes)
