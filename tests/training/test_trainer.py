@@ -65,7 +65,12 @@ def test_a_finished_run_has_nothing_left_to_do(folder, tmp_path):
 
 @pytest.mark.parametrize(
     "fields",
-    [{"objective": "sequence"}, {"objective": "matching"}, {"matching_weight": 0.3, "robust": 3.0, "edge_weight": 2.0}],
+    [
+        {"objective": "sequence"},
+        {"objective": "matching"},
+        {"matching_weight": 0.3, "robust": 3.0, "edge_weight": 2.0},
+        {"warm_iterations": 9},
+    ],
 )
 def test_accumulated_gradients_equal_those_of_the_large_batch(folder, tmp_path, fields):
     """Ground truth is sparser in some pairs than in others, so that a mean of means would be another number."""

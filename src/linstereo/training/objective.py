@@ -1,6 +1,7 @@
 """What is minimised: the objectives by name, with the network inside, as one module."""
 
 import contextlib
+import random
 from collections.abc import Sequence
 
 import torch
@@ -63,9 +64,13 @@ class Objective(nn.Module):
             features = self.model.backbone(torch.cat([batch.left, batch.right]))
             return self._matching(self.model.cost_volumes(features.pyramid), batch, counts)
         evidence = self.model.prepare(batch.left, batch.right, matches=batch.matches)
+        states = self.model.iterate(evidence)
+        with torch.no_grad():
+            for _ in range(self._untrained_iterations()):
+                next(states)
         predictions = [
-            self._full_size(state, evidence, last=t == stage.iterations)
-            for t, state in zip(range(1, stage.iterations + 1), self.model.iterate(evidence), strict=False)
+            self._full_size(next(states), evidence, last=t == stage.iterations)
+            for t in range(1, stage.iterations + 1)
         ]
         terms = sequence_loss(
             predictions,
@@ -89,6 +94,10 @@ class Objective(nn.Module):
                 predictions[-1], torch.where(batch.valid, batch.disparity, 0.0), known, counts=counts[TERMS:]
             )
         return result
+
+    def _untrained_iterations(self) -> int:
+        """How many iterations come before those of the loss; the same for all parts and processes of a step."""
+        return random.Random(torch.initial_seed()).randint(0, self.stage.warm_iterations)
 
     def _full_size(self, state: Refined, evidence: Evidence, *, last: bool) -> Tensor:
         """The disparity of a state, [B, 1, H, W] in px."""

@@ -37,6 +37,8 @@ class Stage:
         accumulate: into how many parts a step's batch is split to save memory; does not change the result.
         crop: height and width of the training crops in px, multiples of 32.
         iterations: refinement iterations T; 0 for the network's own number.
+        warm_iterations: up to this many iterations, a new number in every step, come before those of the loss and
+            without a gradient: the network learns, for little time, to keep what is right when it goes on for longer.
         weight_decay: of AdamW.
         clip_norm: largest norm of the gradient.
         gamma: weight ratio of a refinement iteration to the next.
@@ -74,6 +76,7 @@ class Stage:
     accumulate: int = 1
     crop: tuple[int, int] = (320, 640)
     iterations: int = 8
+    warm_iterations: int = 0
     weight_decay: float = 1e-5
     clip_norm: float = 1.0
     gamma: float = 0.9
@@ -108,6 +111,7 @@ class Stage:
             "picture_every",
             "validation_count",
             "variants",
+            "warm_iterations",
             "weight_decay",
             "max_disparity",
         ):

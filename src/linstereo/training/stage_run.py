@@ -76,8 +76,9 @@ class StageRun:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
         self._objective: nn.Module = Objective(model, stage, cache=cache)
         if worker.count > 1:
+            some_unused = stage.objective == "matching" or stage.warm_iterations > 0
             self._objective = DistributedDataParallel(
-                self._objective, broadcast_buffers=False, find_unused_parameters=stage.objective == "matching"
+                self._objective, broadcast_buffers=False, find_unused_parameters=some_unused
             )
 
     def step(self, parts: Sequence[Batch], *, rate: float, extras: Sequence[float] = ()) -> StepResult:
