@@ -40,12 +40,20 @@ def test_weights_are_zero_where_nothing_is_known_and_larger_near_steps(maps):
     assert torch.equal(step_weights(disparity, valid, edge_weight=0.0), valid.double())
 
 
+def test_what_something_hides_counts_more_but_not_what_is_out_of_view():
+    disparity = torch.full((1, 1, 1, 6), 3.0)
+    valid = torch.tensor([True, True, True, True, True, False]).view(1, 1, 1, 6)
+    occluded = torch.tensor([True, True, False, True, False, True]).view(1, 1, 1, 6)
+    weights = step_weights(disparity, valid, edge_weight=2.0, occluded=occluded)
+    assert weights.flatten().tolist() == [1, 1, 1, 3, 1, 0]
+
+
 def test_a_weighted_loss_is_the_weighted_mean(maps):
     disparity, valid = maps
     prediction = torch.rand_like(disparity).requires_grad_()
     image = torch.rand(2, 3, 9, 40, dtype=torch.float64)
-    loss = sequence_loss([prediction], disparity, valid, image, edge_weight=2.0)
     weights = step_weights(disparity, valid, edge_weight=2.0)
+    loss = sequence_loss([prediction], disparity, valid, image, weights=weights)
     error = (prediction - disparity).abs()
     expected = (weights[valid] * error[valid]).sum() / weights.sum()
     torch.testing.assert_close(loss.l1, expected)

@@ -92,25 +92,33 @@ def aggregate(cost: Tensor, *, small_step: float = SMALL_STEP, large_step: float
     """Sum of the semi-global path costs of [B, h, w, D] along both rows and both columns: [B, h, w, D]."""
     total = torch.zeros_like(cost)
     for axis in (1, 2):
-        forward = cost.movedim(axis, 0)  # [n, B, other, D]
-        both = torch.stack([forward, forward.flip(0)], dim=1)  # [n, 2, B, other, D]
-        paths = _path_costs(both, small_step, large_step)
-        total += (paths[:, 0] + paths[:, 1].flip(0)).movedim(0, axis)
+        _add_path_costs(cost.movedim(axis, 0), total.movedim(axis, 0), small_step, large_step)
     return total
 
 
-def _path_costs(cost: Tensor, small_step: float, large_step: float) -> Tensor:
-    """Cheapest way to each disparity along the first axis, less the running minimum: [n, ..., D] -> same."""
-    paths = torch.empty_like(cost)
-    paths[0] = previous = cost[0]
-    for i in range(1, len(cost)):
-        floor = previous.amin(dim=-1, keepdim=True)
-        way = torch.minimum(previous, floor + large_step)
-        way[..., 1:] = torch.minimum(way[..., 1:], previous[..., :-1] + small_step)
-        way[..., :-1] = torch.minimum(way[..., :-1], previous[..., 1:] + small_step)
-        torch.add(cost[i], way.sub_(floor), out=paths[i])
-        previous = paths[i]
-    return paths
+def _add_path_costs(cost: Tensor, total: Tensor, small_step: float, large_step: float) -> None:
+    """Add the cheapest ways to each disparity, less the running minimum, along the first axis and back.
+
+    Args:
+        cost: [n, ..., D].
+        total: what to add to, the same shape.
+        small_step: cost of a change of one disparity from one position to the next.
+        large_step: cost of any larger change.
+    """
+    paths = torch.stack([cost[0], cost[-1]])  # [2, ..., D]: one path from each end
+    for i in range(len(cost)):
+        j = len(cost) - 1 - i
+        if i:
+            floor = paths.amin(dim=-1, keepdim=True)
+            way = torch.minimum(paths, floor + large_step)
+            step = paths + small_step
+            torch.minimum(way[..., 1:], step[..., :-1], out=way[..., 1:])
+            torch.minimum(way[..., :-1], step[..., 1:], out=way[..., :-1])
+            paths = way.sub_(floor)
+            paths[0] += cost[i]
+            paths[1] += cost[j]
+        total[i] += paths[0]
+        total[j] += paths[1]
 
 
 def left_right_agreement(total: Tensor, best: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where the disparity has steps: the outlines of things, few and hard pixels that may count more in a loss."""
+"""Few and hard pixels that may count more in a loss: outlines, where the disparity has steps, and what lies hidden."""
 
 import torch
 import torch.nn.functional as F
@@ -10,19 +10,27 @@ STEP = 2.0
 """px; the least difference of disparities that is a step."""
 
 
-def step_weights(disparity: Tensor, valid: Tensor, *, edge_weight: float) -> Tensor:
-    """What each pixel counts: 1, or 1 + `edge_weight` near a step; 0 where the disparity is not known.
+def step_weights(disparity: Tensor, valid: Tensor, *, edge_weight: float, occluded: Tensor | None = None) -> Tensor:
+    """What each pixel counts: 1, or 1 + `edge_weight` near a step or if hidden; 0 where the disparity is not known.
 
     Args:
         disparity: [B, 1, H, W] in px.
         valid: bool [B, 1, H, W].
         edge_weight: >= 0.
+        occluded: bool [B, 1, H, W], what the right camera does not see. Only what something else hides counts more, not
+            what lies outside of the right image. None if all pixels are seen.
 
     Returns:
         [B, 1, H, W].
     """
     known = valid.to(disparity.dtype)
-    return known * (1 + edge_weight * near_steps(disparity, valid)) if edge_weight else known
+    if not edge_weight:
+        return known
+    hard = near_steps(disparity, valid)
+    if occluded is not None:
+        column = torch.arange(disparity.shape[-1], device=disparity.device)
+        hard = hard | (occluded & (column - disparity >= 0))
+    return known * (1 + edge_weight * hard)
 
 
 def near_steps(disparity: Tensor, valid: Tensor, *, radius: int = RADIUS, step: float = STEP) -> Tensor:

@@ -11,8 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from linstereo.training.edges import step_weights
-
 GAMMA = 0.9
 SMOOTHNESS_WEIGHT = 0.001
 GRADIENT_WEIGHT = 0.01
@@ -39,7 +37,7 @@ def sequence_loss(
     smoothness_weight: float = SMOOTHNESS_WEIGHT,
     gradient_weight: float = GRADIENT_WEIGHT,
     robust: float = 0.0,
-    edge_weight: float = 0.0,
+    weights: Tensor | None = None,
     counts: Tensor | None = None,
 ) -> LossTerms:
     """Eq. 9 over all refinement iterations.
@@ -54,13 +52,13 @@ def sequence_loss(
         gradient_weight: lambda_g.
         robust: errors e well above this, in px, count as its multiple log(1 + e / robust) instead of e, so that a few
             hopeless pixels do not outweigh the precision of all others; 0, the paper's, for no such limit.
-        edge_weight: how much more pixels near a step of the true disparity count in the first term, see
-            `linstereo.training.edges`; 0, the paper's, for no more than others.
+        weights: [B, 1, H, W], what each pixel counts in the first term, 0 where not valid, see
+            `linstereo.training.edges`; by default all valid ones the same, as in the paper.
         counts: what to divide by, as from `sequence_counts`; by default the counts of this batch.
     """
-    weights = step_weights(target, valid, edge_weight=edge_weight)
-    counts = sequence_counts(valid, weights).clamp(min=1) if counts is None else counts
     target = torch.where(valid, target, 0.0)
+    weights = valid.to(target) if weights is None else weights
+    counts = sequence_counts(valid, weights).clamp(min=1) if counts is None else counts
     l1 = smoothness = gradient = target.new_zeros(())
     for t, prediction in enumerate(predictions, start=1):
         weight = gamma ** (len(predictions) - t)

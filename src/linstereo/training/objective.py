@@ -25,8 +25,7 @@ def counts_of(batch: Batch, stage: Stage) -> Tensor:
     """How many places each mean of the stage's loss is over, to be added up over the parts of a batch."""
     counts = []
     if stage.objective == "sequence":
-        weights = step_weights(batch.disparity, batch.valid, edge_weight=stage.edge_weight)
-        counts += [sequence_counts(batch.valid, weights), batch.valid.sum().float().unsqueeze(0)]
+        counts += [sequence_counts(batch.valid, _pixel_weights(batch, stage)), batch.valid.sum().float().unsqueeze(0)]
     if stage.objective == "matching" or stage.matching_weight:
         visible = batch.valid & ~batch.occluded
         counts.append(matching_counts(batch.disparity, visible, edge_weight=stage.edge_weight))
@@ -69,8 +68,7 @@ class Objective(nn.Module):
             for _ in range(self._untrained_iterations()):
                 next(states)
         predictions = [
-            self._full_size(next(states), evidence, last=t == stage.iterations)
-            for t in range(1, stage.iterations + 1)
+            self._full_size(next(states), evidence, last=t == stage.iterations) for t in range(1, stage.iterations + 1)
         ]
         terms = sequence_loss(
             predictions,
@@ -81,7 +79,7 @@ class Objective(nn.Module):
             smoothness_weight=stage.smoothness_weight,
             gradient_weight=stage.gradient_weight,
             robust=stage.robust,
-            edge_weight=stage.edge_weight,
+            weights=_pixel_weights(batch, stage),
             counts=counts,
         )
         result = terms._asdict()
@@ -110,3 +108,8 @@ class Objective(nn.Module):
     def _matching(self, volumes: Sequence[CostVolume], batch: Batch, counts: Tensor) -> dict[str, Tensor]:
         visible = batch.valid & ~batch.occluded
         return matching_loss(volumes, batch.disparity, visible, edge_weight=self.stage.edge_weight, counts=counts)
+
+
+def _pixel_weights(batch: Batch, stage: Stage) -> Tensor:
+    """What each pixel counts in the sequence loss, [B, 1, H, W]."""
+    return step_weights(batch.disparity, batch.valid, edge_weight=stage.edge_weight, occluded=batch.occluded)
