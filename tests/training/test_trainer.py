@@ -36,8 +36,14 @@ def difference(one, other):
     return max(float((expected[name] - found[name]).abs().max()) for name in expected)
 
 
-def test_stopping_and_going_on_changes_nothing(folder, tmp_path):
-    recipe = tiny_recipe(folder, stages=({"objective": "matching", "steps": 3}, {"steps": 5}), checkpoint_every=100)
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_stopping_and_going_on_changes_nothing(folder, tmp_path, optimizer):
+    recipe = tiny_recipe(
+        folder,
+        stages=({"objective": "matching", "steps": 3}, {"steps": 5}),
+        checkpoint_every=100,
+        optimizer=optimizer,
+    )
     assert run_training(recipe, tmp_path / "whole")[0]
     for stop in (2, 1, 3):
         done, said = run_training(recipe, tmp_path / "parts", stop_after=stop)
@@ -261,10 +267,16 @@ def test_another_recipe_in_the_same_folder_is_refused(folder, tmp_path):
     assert run_training(recipe, tmp_path)[0]
 
 
+@pytest.mark.parametrize("order", [("adamw", "muon"), ("muon", "adamw")])
+def test_going_on_with_another_optimiser(folder, tmp_path, order):
+    first, second = (tiny_recipe(folder, optimizer=optimizer) for optimizer in order)
+    run_training(first, tmp_path, stop_after=2)
+    assert run_training(second, tmp_path, allow_changes=True)[0]
+
+
 def test_changes_are_accepted_if_asked_for(folder, tmp_path):
     run_training(tiny_recipe(folder, steps=4), tmp_path, stop_after=2)
-    session = Session(folder=tmp_path, device=torch.device("cpu"), say=lambda _: None)
-    assert train(tiny_recipe(folder, steps=5, batch=2), session, backbone=TinyBackbone(), allow_changes=True)
+    assert run_training(tiny_recipe(folder, steps=5, batch=2), tmp_path, allow_changes=True)[0]
     assert load_state(tmp_path / "training.safetensors").progress.total_steps == 5
 
 

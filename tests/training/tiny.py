@@ -69,11 +69,12 @@ def tiny_recipe(folder, *, stages=({},), **fields):
     return recipe_from(content)
 
 
-def run_training(recipe, folder, *, backbone=None, start=None, **session):
+def run_training(recipe, folder, *, backbone=None, start=None, allow_changes=False, **session):
     """Train on the CPU; returns whether the recipe is done, and all that was said."""
     said = []
     options = {"device": torch.device("cpu"), "say": said.append, **session}
-    done = train(recipe, Session(folder=Path(folder), **options), backbone=backbone or TinyBackbone(), start=start)
+    session = Session(folder=Path(folder), **options)
+    done = train(recipe, session, backbone=backbone or TinyBackbone(), start=start, allow_changes=allow_changes)
     return done, said
 
 

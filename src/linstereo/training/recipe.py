@@ -15,6 +15,7 @@ from linstereo.errors import InputError
 from linstereo.model.presets import LinStereoConfig, preset
 
 OBJECTIVES = ("sequence", "matching")
+OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 CROP_MULTIPLE = 32
 _CROP_FIELDS = ("crop_height", "crop_width")  # of the augmentation; a stage has them as `crop`
@@ -39,7 +40,9 @@ class Stage:
         iterations: refinement iterations T; 0 for the network's own number.
         warm_iterations: up to this many iterations, a new number in every step, come before those of the loss and
             without a gradient: the network learns, for little time, to keep what is right when it goes on for longer.
-        weight_decay: of AdamW.
+        optimizer: "adamw", or "muon" for steps of the same length in all directions of a weight matrix, which learn
+            more from few steps; vectors and small matrices are AdamW's in both.
+        weight_decay: of the optimiser, decoupled.
         clip_norm: largest norm of the gradient.
         gamma: weight ratio of a refinement iteration to the next.
         smoothness_weight: lambda_s of Eq. 9.
@@ -78,6 +81,7 @@ class Stage:
     crop: tuple[int, int] = (320, 640)
     iterations: int = 8
     warm_iterations: int = 0
+    optimizer: str = "adamw"
     weight_decay: float = 1e-5
     clip_norm: float = 1.0
     gamma: float = 0.9
@@ -105,6 +109,7 @@ class Stage:
     def __post_init__(self) -> None:
         self._check_choice("objective", OBJECTIVES)
         self._check_choice("precision", PRECISIONS)
+        self._check_choice("optimizer", OPTIMIZERS)
         for name in ("steps", "batch", "accumulate", "checkpoint_every", "log_every"):
             self._check(name, getattr(self, name) >= 1, "at least 1")
         for name in (

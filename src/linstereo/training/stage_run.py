@@ -1,7 +1,7 @@
 """What lives as long as a stage: the parameters it trains, their optimiser and average, and one step of it."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,10 +16,16 @@ from linstereo.training.batches import Batch
 from linstereo.training.distributed import mean_over_processes, whole_counts
 from linstereo.training.ema import WeightAverage
 from linstereo.training.feature_cache import FeatureCache
+from linstereo.training.muon import Muon, suits
 from linstereo.training.objective import Objective, counts_of
 from linstereo.training.recipe import Stage
-from linstereo.training.state import ADAM_GROUPS, TrainingState
+from linstereo.training.state import OPTIMISER_GROUPS, TrainingState
 
+STATE_NAMES: dict[type[torch.optim.Optimizer], dict[str, str]] = {
+    torch.optim.AdamW: {"step": "adam_steps", "exp_avg": "first_moment", "exp_avg_sq": "second_moment"},
+    Muon: {"momentum": "first_moment"},
+}
+"""What each optimiser keeps of a parameter, and which group of a `TrainingState` holds it."""
 _PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -60,12 +66,7 @@ class StageRun:
         self.model, self.stage, self.worker = model, stage, worker
         self.device = next(model.parameters()).device
         self.parameters = freeze(model, stage, trainable=trainable)
-        self.optimizer = torch.optim.AdamW(
-            self.parameters.values(),
-            lr=stage.learning_rate,
-            weight_decay=stage.weight_decay,
-            fused=self.device.type in ("cpu", "cuda"),
-        )
+        self.optimizers = _optimizers(self.parameters, stage, self.device)
         changing = {
             name: tensor
             for name, tensor in stored_weights(model).items()
@@ -89,9 +90,10 @@ class StageRun:
             rate: learning rate.
             extras: further numbers to be summed over all processes.
         """
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.zero_grad(set_to_none=True)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.zero_grad(set_to_none=True)
         batches = [part.to(self.device) for part in parts]
         counts = whole_counts([counts_of(batch, self.stage) for batch in batches], self.worker)
         sums: dict[str, Tensor] = {}
@@ -102,39 +104,47 @@ class StageRun:
                 self.scaler.scale(terms["total"]).backward()
             for name, value in terms.items():
                 sums[name] = sums[name] + value.detach() if name in sums else value.detach()
-        self.scaler.unscale_(self.optimizer)
+        for optimizer in self.optimizers:
+            self.scaler.unscale_(optimizer)
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.stage.clip_norm)
         figures, others = mean_over_processes({**sums, "gradient_norm": norm}, extras, self.worker)
         self._check(figures)
-        self.scaler.step(self.optimizer)
+        for optimizer in self.optimizers:
+            self.scaler.step(optimizer)
         self.scaler.update()
         self.average.update()
         return StepResult(figures, others)
 
     def restore(self, state: TrainingState) -> None:
         """Go on from a state that `tensors` gave."""
-        for name, parameter in self.parameters.items():
-            if name in state.adam_steps:
-                self.optimizer.state[parameter] = {
-                    "step": state.adam_steps[name].to(self.device),
-                    "exp_avg": torch.zeros_like(parameter).copy_(state.first_moment[name]),
-                    "exp_avg_sq": torch.zeros_like(parameter).copy_(state.second_moment[name]),
-                }
+        for optimizer in self.optimizers:
+            names = STATE_NAMES[type(optimizer)]
+            stored = {key: getattr(state, group) for key, group in names.items()}
+            for name, parameter in self._own(optimizer):
+                if all(name in tensors for tensors in stored.values()):
+                    optimizer.state[parameter] = {
+                        key: _like(parameter, tensors[name]) for key, tensors in stored.items()
+                    }
         if state.progress.step:
             self.average.load(state.average, updates=state.progress.average_updates)
         if state.progress.loss_scaling:
             self.scaler.load_state_dict(dict(state.progress.loss_scaling))
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """Averaged weights, and the optimiser's moments and step counts of all parameters that have any, by name."""
-        found: dict[str, dict[str, Tensor]] = {"average": self.average.average, **{g: {} for g in ADAM_GROUPS}}
-        for name, parameter in self.parameters.items():
-            entry: dict[str, Any] = self.optimizer.state.get(parameter, {})
-            if entry:
-                found["first_moment"][name] = entry["exp_avg"]
-                found["second_moment"][name] = entry["exp_avg_sq"]
-                found["adam_steps"][name] = entry["step"]
+        """Averaged weights, and the optimisers' moments and step counts of all parameters that have any, by name."""
+        found: dict[str, dict[str, Tensor]] = {"average": self.average.average, **{g: {} for g in OPTIMISER_GROUPS}}
+        for optimizer in self.optimizers:
+            for name, parameter in self._own(optimizer):
+                entry: dict[str, Any] = optimizer.state.get(parameter, {})
+                for key, group in STATE_NAMES[type(optimizer)].items():
+                    if entry:
+                        found[group][name] = entry[key]
         return found
+
+    def _own(self, optimizer: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:
+        """The parameters of an optimiser with their names."""
+        own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        return [(name, parameter) for name, parameter in self.parameters.items() if id(parameter) in own]
 
     def _gradients_stay_here(self, stay: bool) -> contextlib.AbstractContextManager[Any]:
         """Sum gradients over processes only after the last part of a step."""
@@ -149,6 +159,28 @@ class StageRun:
         if self.precision == torch.float16 and _is_finite(loss) and self.scaler.get_scale() > 1:
             return  # the scaler leaves this step out and tries smaller gradients
         raise NotFiniteError(loss=loss, norm=norm)
+
+
+def _optimizers(
+    parameters: Mapping[str, nn.Parameter], stage: Stage, device: torch.device
+) -> list[torch.optim.Optimizer]:
+    """The optimisers of a stage; every parameter belongs to one of them."""
+    rate, decay = stage.learning_rate, stage.weight_decay
+    matrices = [p for p in parameters.values() if stage.optimizer == "muon" and suits(p)]
+    others = [p for p in parameters.values() if stage.optimizer != "muon" or not suits(p)]
+    optimizers: list[torch.optim.Optimizer] = []
+    if others:
+        optimizers.append(torch.optim.AdamW(others, lr=rate, weight_decay=decay, fused=device.type in ("cpu", "cuda")))
+    if matrices:
+        optimizers.append(Muon(matrices, lr=rate, weight_decay=decay))
+    return optimizers
+
+
+def _like(parameter: nn.Parameter, tensor: Tensor) -> Tensor:
+    """A stored tensor on a parameter's device, and in its memory order if it has its shape."""
+    if tensor.shape != parameter.shape:
+        return tensor.to(parameter.device)
+    return torch.zeros_like(parameter).copy_(tensor)
 
 
 def freeze(model: LinStereo, stage: Stage, *, trainable: frozenset[str]) -> dict[str, nn.Parameter]:

@@ -22,9 +22,9 @@ from linstereo.model.checkpoint_file import read_metadata, read_safetensors
 
 FILE_NAME = "training.safetensors"
 FORMAT = "linstereo-training/1"
-ADAM_GROUPS = ("first_moment", "second_moment", "adam_steps")
+OPTIMISER_GROUPS = ("first_moment", "second_moment", "adam_steps")
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
-_GROUPS = ("weights", "average", *ADAM_GROUPS)
+_GROUPS = ("weights", "average", *OPTIMISER_GROUPS)
 
 
 @dataclasses.dataclass(frozen=True)
