@@ -39,6 +39,7 @@ def same(one, other):
 
 def test_any_number_of_workers_makes_the_same_batches(folder):
     reference = make_batches(folder)
+    assert len(reference) == 4
     for workers in (1, 2):
         for expected, found in zip(reference, make_batches(folder, workers=workers), strict=True):
             same(expected[0], found[0])
@@ -46,6 +47,8 @@ def test_any_number_of_workers_makes_the_same_batches(folder):
 
 def test_starting_later_gives_the_same_batches(folder):
     reference = make_batches(folder)
+    assert len(reference) == 4
+    assert not torch.equal(reference[2][0].left, reference[0][0].left)
     for expected, found in zip(reference[2:], make_batches(folder, steps=range(2, 4)), strict=True):
         same(expected[0], found[0])
     shifted = make_batches(folder, steps=range(3), first_draw=3)

@@ -5,6 +5,7 @@ from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
 from linstereo.model.presets import build
 from linstereo.training.batches import Batch
+from linstereo.training.edges import step_weights
 from linstereo.training.loss import sequence_loss
 from linstereo.training.objective import Objective, counts_of
 from linstereo.training.recipe import Stage
@@ -33,3 +34,24 @@ def test_warm_iterations_come_first_and_without_a_gradient():
         assert model.residual_head.out.weight.grad.abs().max() > 0
         seen.add(warm)
     assert seen == {0, 1, 2, 3}
+
+
+def test_hidden_pixels_count_more_in_the_loss():
+    torch.manual_seed(0)
+    model = build(TINY, backbone=TinyBackbone())
+    left, right, disparity = synthetic_pairs(2)
+    known = torch.ones_like(disparity, dtype=torch.bool)
+    hidden = torch.zeros_like(known)
+    hidden[..., 40:60] = True
+    with torch.no_grad():
+        predictions = model(left, right, iters=2, all_iterations=True)
+    totals = []
+    for occluded in (hidden, ~known):
+        batch = Batch(left, right, disparity, known, occluded, ("a", "b"), (), None, ())
+        stage = Stage(iterations=2, edge_weight=2.0)
+        weights = step_weights(disparity, known, edge_weight=2.0, occluded=occluded)
+        expected = sequence_loss(predictions, disparity, known, left, weights=weights).total
+        with torch.no_grad():
+            totals.append(Objective(model, stage)(batch, counts_of(batch, stage))["total"])
+        torch.testing.assert_close(totals[-1], expected)
+    assert abs(totals[0] - totals[1]) > 1e-3
