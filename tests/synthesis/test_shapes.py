@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from linstereo.synthesis import furniture, growth, things
+from linstereo.synthesis import furniture, growth, openwork, things
 from linstereo.synthesis.mesh_tools import (
     box_mapped,
     fan,
@@ -82,12 +82,16 @@ OPEN: dict[str, Maker] = {
     "car": lambda rng: joined(furniture.car(rng, 4.2)),
     "person": lambda rng: furniture.person(rng, 1.8),
     "bicycle": lambda rng: furniture.bicycle(1.7),
+    "slats": lambda rng: openwork.slats(rng, 1.2, 0.8),
+    "perforated": lambda rng: openwork.perforated(rng, 1.2, 0.8),
+    "machine": lambda rng: joined(openwork.machine(rng, 1.0)),
+    "spray": lambda rng: joined(openwork.spray(rng, 1.0)),
 }
 ALL = CLOSED | OPEN
 
 
 def test_the_makers_of_things_give_valid_meshes_of_about_the_size_asked_for():
-    for pool in (things.SMALL, things.FLOATING, things.REEF):
+    for pool in (things.SMALL, things.FLOATING, things.OPEN, things.REEF):
         for maker, weight in pool:
             assert weight > 0
             for seed in range(3):
@@ -298,3 +302,13 @@ def assert_valid(mesh: Mesh) -> None:
         assert mesh.normals.dtype == np.float32
         assert mesh.normals.shape == (count, 3)
         np.testing.assert_allclose(np.linalg.norm(mesh.normals, axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_background_shows_through_the_holes_of_a_board(seed):
+    """Its faces do not overlap, so what is missing of the whole area is open; between holes it is unbroken."""
+    mesh = openwork.perforated(np.random.default_rng(seed), 1.2, 0.8)
+    a, b, c = mesh.vertices[mesh.faces].transpose(1, 0, 2)
+    covered = np.linalg.norm(np.cross(b - a, c - a), axis=1).sum() / 2 / (1.2 * 0.8)
+    assert 0.2 < covered < 0.95
+    np.testing.assert_allclose(np.ptp(mesh.vertices, axis=0), (1.2, 0.8, 0), atol=1e-9)

@@ -1,4 +1,4 @@
-"""Rooms, tabletops and walls of posters: near clutter, slanted planes, large weakly textured surfaces."""
+"""Rooms, tabletops, workshops and walls of posters: near clutter, slanted planes, large weakly textured surfaces."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from linstereo.synthesis.mesh_files import MeshFolder
 from linstereo.synthesis.mesh_tools import Floats, moved, pitch, roll, yaw
 from linstereo.synthesis.shapes import box, plane, rod, sheet
 from linstereo.synthesis.stage import Stage
-from linstereo.synthesis.things import placed, small_thing
+from linstereo.synthesis.things import open_thing, placed, screen_thing, small_thing
 
 
 def fill_room(stage: Stage, meshes: MeshFolder | None) -> None:
@@ -51,12 +51,7 @@ def fill_tabletop(stage: Stage, meshes: MeshFolder | None) -> None:
     floor = floor_height(stage, near * rng.uniform(1.0, 1.3))
     _floor(stage, floor, 6 * far, np.sqrt(near * far))
     behind = far * rng.uniform(1.05, 1.6)
-    wall = moved(
-        plane(12 * far, 12 * far, rows=4, columns=4),
-        rotation=yaw(rng.normal(0, 0.3)) @ pitch(rng.normal(0, 0.1)),
-        translation=(0, 0, behind),
-    )
-    stage.add(wall, stage.stock.material(rng, "wall"), turn=False, distance=behind, keep=True, texel=(0.4, 2.0))
+    _wall_behind(stage, behind, 12 * far, yaw(rng.normal(0, 0.3)) @ pitch(rng.normal(0, 0.1)))
     for z in near / rng.uniform(near / far, 1.0, int(rng.integers(15, 45))):
         size = z * np.exp(rng.uniform(np.log(0.06), np.log(0.4)))
         ray = stage.shot.level_ray(rng.uniform(-0.05, 1.05), 0.5)
@@ -65,6 +60,26 @@ def fill_tabletop(stage: Stage, meshes: MeshFolder | None) -> None:
             block = moved(box(size, lift, size), translation=(ray[0] * z, floor - lift / 2, z))
             stage.add_thing([(block, "wood")])
         thing = small_thing(rng, size, meshes)
+        stage.add_thing(placed(thing, at=(ray[0] * z, floor - lift, z), turn=rng.uniform(0, 2 * np.pi)))
+    thin_structures(stage, behind, floor)
+
+
+def fill_workshop(stage: Stage, meshes: MeshFolder | None) -> None:
+    """A few large things full of gaps close to the camera, with clutter and a wall that show through them."""
+    rng, near = stage.rng, stage.shot.near
+    far = near * np.exp(rng.uniform(np.log(1.3), np.log(4)))
+    floor = floor_height(stage, near * rng.uniform(1.0, 1.5))
+    _floor(stage, floor, 6 * far, np.sqrt(near * far))
+    behind = far * rng.uniform(1.02, 1.5)
+    _wall_behind(stage, behind, 12 * far, yaw(rng.normal(0, 0.3)))
+    for z in near / rng.uniform(near / far, 0.9, int(rng.integers(2, 7))):
+        ray = stage.shot.level_ray(rng.uniform(0, 1), 0.5)
+        thing = open_thing(rng, z * rng.uniform(0.35, 1.1))
+        stage.add_thing(placed(thing, at=(ray[0] * z, floor, z), turn=rng.uniform(0, 2 * np.pi)))
+    for z in near / rng.uniform(near / far, 0.9, int(rng.integers(4, 25))):
+        ray = stage.shot.level_ray(rng.uniform(-0.05, 1.05), 0.5)
+        lift = rng.uniform(0.0, 0.4) * z if rng.random() < 0.3 else 0.0
+        thing = small_thing(rng, z * np.exp(rng.uniform(np.log(0.06), np.log(0.4))), meshes)
         stage.add_thing(placed(thing, at=(ray[0] * z, floor - lift, z), turn=rng.uniform(0, 2 * np.pi)))
     thin_structures(stage, behind, floor)
 
@@ -101,7 +116,7 @@ def floor_height(stage: Stage, depth: float) -> float:
 
 
 def thin_structures(stage: Stage, far: float, floor: float) -> None:
-    """Rods, cables, bars and gratings across the view."""
+    """Rods, cables, bars, gratings and screens across the view."""
     rng, near, shot = stage.rng, stage.shot.near, stage.shot
     for _ in range(int(rng.integers(0, 5))):
         one, two = near / rng.uniform(near / far, 0.98, 2)
@@ -122,6 +137,11 @@ def thin_structures(stage: Stage, far: float, floor: float) -> None:
             )
         mesh = moved(mesh, rotation=yaw(rng.normal(0, 0.5)), translation=(ray[0] * z, floor, z))
         stage.add(mesh, stage.stock.material(rng, "metal"))
+    if rng.random() < 0.25:
+        z = near / rng.uniform(near / far, 0.95)
+        ray = shot.level_ray(rng.uniform(0.1, 0.9), 0.5)
+        turn = rng.normal(0, 0.6) + rng.choice([0, np.pi])
+        stage.add_thing(placed(screen_thing(rng, z * rng.uniform(0.3, 1.0)), at=(ray[0] * z, floor, z), turn=turn))
 
 
 def _floor(stage: Stage, floor: float, reach: float, distance: float) -> None:
@@ -131,6 +151,11 @@ def _floor(stage: Stage, floor: float, reach: float, distance: float) -> None:
     )
     ground = moved(ground, translation=(0, floor, 0))
     stage.add(ground, stage.stock.material(rng, "floor"), turn=False, keep=True, distance=distance, texel=(0.35, 1.6))
+
+
+def _wall_behind(stage: Stage, depth: float, size: float, rotation: Floats) -> None:
+    wall = moved(plane(size, size, rows=4, columns=4), rotation=rotation, translation=(0, 0, depth))
+    stage.add(wall, stage.stock.material(stage.rng, "wall"), turn=False, distance=depth, keep=True, texel=(0.4, 2.0))
 
 
 def _hung(stage: Stage, turn: float, far: float, floor: float) -> None:

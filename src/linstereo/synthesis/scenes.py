@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from linstereo.errors import InputError
-from linstereo.synthesis.indoor_scenes import fill_posters, fill_room, fill_tabletop
+from linstereo.synthesis.indoor_scenes import fill_posters, fill_room, fill_tabletop, fill_workshop
 from linstereo.synthesis.materials import VARIANTS, MaterialStock
 from linstereo.synthesis.mesh_files import MeshFolder
 from linstereo.synthesis.mesh_tools import Floats, pitch, roll
@@ -21,6 +21,7 @@ FILLERS: dict[str, Filler] = {
     "flying": fill_flying,
     "room": fill_room,
     "tabletop": fill_tabletop,
+    "workshop": fill_workshop,
     "posters": fill_posters,
     "road": fill_road,
     "country": fill_country,
@@ -28,13 +29,15 @@ FILLERS: dict[str, Filler] = {
     "harbour": fill_harbour,
 }
 """Every kind of scene by its name."""
-IN_AIR = {"flying": 0.27, "room": 0.2, "tabletop": 0.18, "posters": 0.1, "road": 0.17, "country": 0.08}
+IN_AIR = {"flying": 0.19, "room": 0.17, "tabletop": 0.15, "workshop": 0.18} | {
+    "posters": 0.08, "road": 0.16, "country": 0.07
+}  # fmt: skip
 UNDER_WATER = {"reef": 0.62, "harbour": 0.2, "flying": 0.1, "country": 0.04, "tabletop": 0.04}
 _TILTS = {"flying": (0.0, 0.15), "room": (0.2, 0.12), "tabletop": (0.35, 0.15), "posters": (0.0, 0.1)} | {
-    "road": (0.02, 0.04), "country": (0.12, 0.1), "reef": (0.25, 0.18), "harbour": (0.1, 0.15)
+    "workshop": (0.12, 0.12), "road": (0.02, 0.04), "country": (0.12, 0.1), "reef": (0.25, 0.18), "harbour": (0.1, 0.15)
 }  # fmt: skip
 _NEAR = {"flying": (0.5, 8.0), "room": (0.5, 2.5), "tabletop": (0.25, 1.2), "posters": (0.4, 2.5)} | {
-    "road": (1.5, 8.0), "country": (0.8, 6.0), "reef": (0.5, 3.0), "harbour": (0.5, 3.5)
+    "workshop": (0.4, 3.0), "road": (1.5, 8.0), "country": (0.8, 6.0), "reef": (0.5, 3.0), "harbour": (0.5, 3.5)
 }  # fmt: skip
 LEAST_DISPARITY = 0.04
 """Least greatest disparity of a scene, as a share of the width."""
@@ -123,7 +126,7 @@ def _backdrop_material(rng: np.random.Generator, photos: PhotoFolder | None, kin
 def _lighting(rng: np.random.Generator, shot: Shot, kind: str, underwater: bool) -> Lighting:
     warmth = rng.normal(0, 0.12)
     white = np.array([1 + warmth, 1.0, 1 - warmth])
-    indoors = kind in ("room", "tabletop", "posters")
+    indoors = kind in ("room", "tabletop", "workshop", "posters")
     sun = white * rng.uniform(0.1, 0.9) if indoors else white * rng.uniform(0.2, 1.3)
     ambient = (white * (1, 1, 1.1)) * rng.uniform(0.25, 0.7)
     lamps: tuple[Lamp, ...] = ()

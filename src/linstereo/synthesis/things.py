@@ -8,6 +8,7 @@ from linstereo.synthesis.furniture import bicycle, books, car, chair, fence, lat
 from linstereo.synthesis.growth import blades, brain, branches, bush, cable, fish, rope, sea_fan, tree, tube_sponge
 from linstereo.synthesis.mesh_files import MeshFolder
 from linstereo.synthesis.mesh_tools import joined, moved, pitch, random_rotation, stretched, yaw
+from linstereo.synthesis.openwork import machine, perforated, slats, spray
 from linstereo.synthesis.scene import Mesh
 from linstereo.synthesis.shapes import (
     boulder,
@@ -170,6 +171,33 @@ def _grille(rng: np.random.Generator, size: float) -> Thing:
     return [(mesh, str(rng.choice(["metal", "wood", "plain"])))]
 
 
+def screen_thing(rng: np.random.Generator, size: float) -> Thing:
+    """A board with gaps or holes, or a bunch of leaves: the background shows through."""
+    kind = rng.integers(3)
+    if kind == 0:
+        return [(slats(rng, size, size * rng.uniform(0.4, 1.2)), str(rng.choice(["wood", "plain", "any", "metal"])))]
+    if kind == 1:
+        board = perforated(rng, size, size * rng.uniform(0.4, 1.2))
+        return [(board, str(rng.choice(["metal", "plain", "any", "print"])))]
+    twigs, leaves = spray(rng, size)
+    return [(twigs, "wood"), (leaves, "leaf")]
+
+
+def open_thing(rng: np.random.Generator, size: float) -> Thing:
+    """Something large with gaps, standing: a machine, a plant, a rack, a chair, a bicycle, a screen."""
+    return _pick(rng, OPEN)(rng, size)
+
+
+def _machine(rng: np.random.Generator, size: float) -> Thing:
+    uses = ["metal", "dark", "paint", "plain", "any", "print"]
+    return [(mesh, str(rng.choice(uses))) for mesh in machine(rng, size)]
+
+
+def _agave(rng: np.random.Generator, size: float) -> Thing:
+    count, width = int(rng.integers(8, 30)), size * rng.uniform(0.08, 0.2)
+    return [(blades(rng, count, size, spread=0.1 * size, width=width, bend=rng.uniform(0.8, 1.6), steps=7), "leaf")]
+
+
 def _chair(rng: np.random.Generator, size: float) -> Thing:
     return [(chair(rng, size), str(rng.choice(["wood", "plain", "metal", "cloth"])))]
 
@@ -299,13 +327,17 @@ def _dangling(rng: np.random.Generator, size: float) -> Thing:
 SMALL: tuple[tuple[Maker, float], ...] = (
     (_carton, 3.0), (_stack, 1.0), (_bottle, 2.5), (_ball, 1.2), (_can, 2.0), (_prism, 1.0), (_ring, 0.8),
     (_stone, 0.7), (_potted, 1.0), (_card, 1.2), (_sticks, 1.5), (_loop, 0.8), (_grille, 0.6), (_chair, 0.4),
-    (_shelf, 0.3), (_branch, 0.5), (_pane, 0.7), (_bicycle, 0.15),
+    (_shelf, 0.3), (_branch, 0.5), (_pane, 0.7), (_bicycle, 0.3), (screen_thing, 1.2), (_machine, 1.8), (_agave, 0.8),
 )  # fmt: skip
 FLOATING: tuple[tuple[Maker, float], ...] = (
     (_carton, 3.0), (_bottle, 2.0), (_ball, 1.5), (_can, 1.5), (_prism, 2.0), (_ring, 1.5), (_stone, 2.0),
     (_potted, 0.6), (_card, 2.5), (_flat, 2.0), (_pane, 2.0), (_sticks, 1.2), (_rod, 2.0), (_loop, 1.0),
     (_grille, 1.0), (_chair, 1.2), (_table, 0.8), (_shelf, 0.5), (_branch, 1.2), (_bicycle, 0.6), (car_thing, 0.6),
-    (person_thing, 0.4), (bush_thing, 0.6),
+    (person_thing, 0.4), (bush_thing, 0.6), (screen_thing, 2.0), (_machine, 1.8), (_agave, 0.8),
+)  # fmt: skip
+OPEN: tuple[tuple[Maker, float], ...] = (
+    (_machine, 4.0), (_agave, 1.5), (screen_thing, 3.0), (_potted, 1.0), (_chair, 1.5), (_table, 0.6), (_shelf, 0.8),
+    (_bicycle, 1.2), (_branch, 0.8), (_grille, 0.6), (bush_thing, 0.8),
 )  # fmt: skip
 REEF: tuple[tuple[Maker, float], ...] = (
     (_staghorn, 2.0), (_kelp, 3.0), (_brain, 2.0), (_sponge, 1.2), (_fan, 1.2), (_plates, 1.0), (_stone, 3.0),
