@@ -74,7 +74,9 @@ class MaterialStock:
         return texture
 
     def material(self, rng: np.random.Generator, use: str, *, strong: bool = False) -> Material:
-        """A material for one of `USES`; with `strong` it is textured for certain and keeps its own colour."""
+        """A material for one of `USES` or `glass`; with `strong` it is textured for certain and keeps its colour."""
+        if use == "glass":
+            return self.glass(rng)
         if not strong and use != "dark":
             use = "paint" if rng.random() < self._painted else "plain" if rng.random() < self._plainness else use
         texture = self.texture(rng, use)

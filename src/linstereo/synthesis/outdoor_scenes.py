@@ -6,7 +6,8 @@ from linstereo.synthesis.furniture import fence
 from linstereo.synthesis.growth import cable
 from linstereo.synthesis.indoor_scenes import floor_height
 from linstereo.synthesis.mesh_files import MeshFolder
-from linstereo.synthesis.mesh_tools import Floats, moved, pitch, yaw
+from linstereo.synthesis.mesh_tools import Floats, joined, moved, pitch, yaw
+from linstereo.synthesis.scene import Mesh
 from linstereo.synthesis.shapes import boulder, box, plane, terrain
 from linstereo.synthesis.stage import Stage
 from linstereo.synthesis.things import (
@@ -166,7 +167,20 @@ def _houses(
                 distance=max(z, stage.shot.near),
                 texel=(0.5, 2.0),
             )
+            if rng.random() < 0.5:
+                panes = moved(_windows(rng, floor, tall, long), rotation=yaw(np.pi / 2))
+                front = heading @ np.array([-side * (deep / 2 + 0.005 * floor), 0.0, 0.0])
+                use = str(rng.choice(["dark", "plain", "paint", "any"], p=[0.5, 0.2, 0.15, 0.15]))
+                stage.add_thing([(moved(panes, rotation=heading, translation=at + front), use)])
         z += long * (1.0 if rng.random() < 0.7 else 1.5)
+
+
+def _windows(rng: np.random.Generator, storey: float, tall: float, long: float) -> Mesh:
+    """Rows of plain panes in the x-y plane, about the middle of a wall of `long` x `tall` metres."""
+    rows, columns = max(1, int(tall / storey)), int(rng.integers(1, 7))
+    high, wide = (rng.uniform(0.3, 0.75, 2) * (tall / rows, long / columns)).tolist()
+    y, x = (np.arange(rows) + 0.5) / rows - 0.5, (np.arange(columns) + 0.5) / columns - 0.5
+    return joined([moved(plane(wide, high), translation=(u * long, v * tall, 0)) for v in y for u in x])
 
 
 def _lane_marks(stage: Stage, heading: Floats, half: float, floor: float, far: float) -> None:

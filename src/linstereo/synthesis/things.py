@@ -28,7 +28,7 @@ from linstereo.synthesis.shapes import (
 )
 
 Thing = list[tuple[Mesh, str]]
-"""Meshes standing on y = 0 about the origin, each with its use (see `materials.USES`)."""
+"""Meshes standing on y = 0 about the origin, each with its use (see `MaterialStock.material`)."""
 Maker = Callable[[np.random.Generator, float], Thing]
 
 
@@ -240,9 +240,9 @@ def _rod(rng: np.random.Generator, size: float) -> Thing:
 
 
 def car_thing(rng: np.random.Generator, length: float) -> Thing:
-    """A car along x with shiny paint, dark windows and wheels."""
+    """A car along x with shiny paint, wheels, and windows that are dark, clear or reflect something."""
     body, windows, wheels = car(rng, length)
-    return [(body, "paint"), (windows, "dark"), (wheels, "dark")]
+    return [(body, "paint"), (windows, str(rng.choice(["dark", "glass", "any"], p=[0.5, 0.3, 0.2]))), (wheels, "dark")]
 
 
 def tree_thing(rng: np.random.Generator, height: float) -> Thing:
