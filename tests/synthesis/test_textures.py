@@ -125,5 +125,5 @@ def test_plainness_makes_surfaces_textureless():
 
 
 def test_glass_is_transparent():
-    material = MaterialStock(None).glass(np.random.default_rng(0))
+    material = MaterialStock(None, plainness=1.0).material(np.random.default_rng(0), "glass")
     assert 0.3 < material.transparency < 1

@@ -47,11 +47,7 @@ def fill_room(stage: Stage, meshes: MeshFolder | None) -> None:
 def fill_tabletop(stage: Stage, meshes: MeshFolder | None) -> None:
     """A slanted table or shelf close to the camera, densely covered, with a wall behind it."""
     rng, near = stage.rng, stage.shot.near
-    far = near * np.exp(rng.uniform(np.log(1.4), np.log(3.5)))
-    floor = floor_height(stage, near * rng.uniform(1.0, 1.3))
-    _floor(stage, floor, 6 * far, np.sqrt(near * far))
-    behind = far * rng.uniform(1.05, 1.6)
-    _wall_behind(stage, behind, 12 * far, yaw(rng.normal(0, 0.3)) @ pitch(rng.normal(0, 0.1)))
+    far, floor, behind = _before_a_wall(stage, reach=(1.4, 3.5), floor=(1.0, 1.3), wall=(1.05, 1.6), tilted=True)
     for z in near / rng.uniform(near / far, 1.0, int(rng.integers(15, 45))):
         size = z * np.exp(rng.uniform(np.log(0.06), np.log(0.4)))
         ray = stage.shot.level_ray(rng.uniform(-0.05, 1.05), 0.5)
@@ -67,11 +63,7 @@ def fill_tabletop(stage: Stage, meshes: MeshFolder | None) -> None:
 def fill_workshop(stage: Stage, meshes: MeshFolder | None) -> None:
     """A few large things full of gaps close to the camera, with clutter and a wall that show through them."""
     rng, near = stage.rng, stage.shot.near
-    far = near * np.exp(rng.uniform(np.log(1.3), np.log(4)))
-    floor = floor_height(stage, near * rng.uniform(1.0, 1.5))
-    _floor(stage, floor, 6 * far, np.sqrt(near * far))
-    behind = far * rng.uniform(1.02, 1.5)
-    _wall_behind(stage, behind, 12 * far, yaw(rng.normal(0, 0.3)))
+    far, floor, behind = _before_a_wall(stage, reach=(1.3, 4), floor=(1.0, 1.5), wall=(1.02, 1.5), tilted=False)
     for z in near / rng.uniform(near / far, 0.9, int(rng.integers(2, 7))):
         ray = stage.shot.level_ray(rng.uniform(0, 1), 0.5)
         thing = open_thing(rng, z * rng.uniform(0.35, 1.1))
@@ -153,9 +145,28 @@ def _floor(stage: Stage, floor: float, reach: float, distance: float) -> None:
     stage.add(ground, stage.stock.material(rng, "floor"), turn=False, keep=True, distance=distance, texel=(0.35, 1.6))
 
 
-def _wall_behind(stage: Stage, depth: float, size: float, rotation: Floats) -> None:
-    wall = moved(plane(size, size, rows=4, columns=4), rotation=rotation, translation=(0, 0, depth))
-    stage.add(wall, stage.stock.material(stage.rng, "wall"), turn=False, distance=depth, keep=True, texel=(0.4, 2.0))
+def _before_a_wall(
+    stage: Stage,
+    *,
+    reach: tuple[float, float],
+    floor: tuple[float, float],
+    wall: tuple[float, float],
+    tilted: bool,
+) -> tuple[float, float, float]:
+    """A floor that ends at a wall; gives the depth of the farthest things, the floor's height and the wall's depth.
+
+    Ranges to draw from: that depth over the nearest one, the depth at which the floor comes into view over the nearest
+    one, the wall's depth over that of the farthest things. With `tilted` the wall leans too.
+    """
+    rng, near = stage.rng, stage.shot.near
+    far = near * np.exp(rng.uniform(np.log(reach[0]), np.log(reach[1])))
+    level = floor_height(stage, near * rng.uniform(*floor))
+    _floor(stage, level, 6 * far, np.sqrt(near * far))
+    behind = far * rng.uniform(*wall)
+    rotation = yaw(rng.normal(0, 0.3)) @ pitch(rng.normal(0, 0.1) if tilted else 0.0)
+    board = moved(plane(12 * far, 12 * far, rows=4, columns=4), rotation=rotation, translation=(0, 0, behind))
+    stage.add(board, stage.stock.material(rng, "wall"), turn=False, distance=behind, keep=True, texel=(0.4, 2.0))
+    return far, level, behind
 
 
 def _hung(stage: Stage, turn: float, far: float, floor: float) -> None:
