@@ -14,7 +14,7 @@ from linstereo.data.images import write_image
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.model.checkpoint import save_checkpoint
 from linstereo.model.presets import LinStereoConfig, build, preset
-from linstereo.predictor import bundled_weights, read_pair, working_scale
+from linstereo.predictor import bundled_weights, read_pair, working_size
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
 
@@ -102,11 +102,20 @@ def test_scaling_keeps_size_and_unit(pair):
 
 
 @pytest.mark.parametrize(
-    ("size", "scale"), [((480, 960), 1.0), ((2000, 3000), 1.0), ((240, 480), 2.0), ((100, 100), 2.0), ((320, 640), 1.5)]
+    ("size", "enlarged"),
+    [
+        ((480, 960), (480, 960)),  # large enough
+        ((2000, 3001), (2000, 3001)),
+        ((240, 480), (480, 960)),
+        ((100, 100), (192, 192)),  # not more than about twice
+        ((480, 640), (576, 768)),  # 588 x 784 would be padded to 608 x 800
+        ((490, 930), (512, 960)),  # 494 x 937: no side may become shorter
+        ((32, 57), (64, 128)),
+    ],
 )
-def test_small_images_are_enlarged_to_the_working_size(size, scale):
-    assert working_scale(*size, 480 * 960) == pytest.approx(scale)
-    assert working_scale(*size, 0) == 1
+def test_small_images_are_enlarged_to_the_working_size(size, enlarged):
+    assert working_size(*size, 480 * 960) == enlarged
+    assert working_size(*size, 0) == size
 
 
 def test_a_model_with_a_working_size_enlarges_by_itself(predictor, pair, monkeypatch):
@@ -116,6 +125,16 @@ def test_a_model_with_a_working_size_enlarges_by_itself(predictor, pair, monkeyp
     assert own.shape == (64, 96)
     np.testing.assert_array_equal(own, predictor.predict(*pair, iters=1, scale=2.0).disparity)
     assert not np.array_equal(own, predictor.predict(*pair, iters=1, scale=1.0).disparity)
+
+
+def test_disparities_of_enlarged_images_shrink_with_their_width(predictor, monkeypatch):
+    config = dataclasses.replace(
+        predictor.model.config, working_pixels=4 * 48 * 72
+    )  # 96 x 128 px: not quite twice as wide
+    monkeypatch.setattr(predictor.model, "config", config)
+    monkeypatch.setattr(predictor.model, "upsample", lambda *_: torch.full((1, 1, 96, 128), 12.8))
+    images = np.zeros((2, 48, 72, 3), np.uint8)
+    np.testing.assert_allclose(predictor.predict(*images, iters=1).disparity, np.full((48, 72), 7.2), rtol=1e-6)
 
 
 def test_the_volume_is_stored_only_while_it_is_small(predictor, pair, monkeypatch):

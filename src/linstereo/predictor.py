@@ -22,7 +22,7 @@ from linstereo.geometry.point_cloud import PointCloud, point_cloud
 from linstereo.model.backbone import DepthAnything3, load_da3_weights
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.depth_prior import DepthPriorReport, match_sparse
-from linstereo.model.linstereo import LinStereo
+from linstereo.model.linstereo import PAD_TO, LinStereo
 from linstereo.model.presets import PRESETS, build, preset
 
 MIN_SIDE = 32  # px; the smallest image the network takes
@@ -111,7 +111,7 @@ class StereoPredictor:
             right: the same size.
             iters: refinement iterations, at least 1; by default the model's own number.
             scale: run on images resized by this factor, in (0, 4]; the result still has the input size and its pixels.
-                By default 1, or more for small images if the model has a working size, see `working_scale`.
+                By default 1, or about as much as `working_size` says for small images if the model has one.
             volume: how correlations are held; by default stored while they fit into 1 GiB.
             on_iteration: called with 1, 2, ... after each iteration, for progress bars.
         """
@@ -123,14 +123,15 @@ class StereoPredictor:
         left_image, right_image = read_pair(left, right)
         height, width = left_image.shape[:2]
         if scale is None:
-            scale = working_scale(height, width, self.model.config.working_pixels)
-        small = _resized(left_image, scale), _resized(right_image, scale)
-        run_height, run_width = small[0].shape[:2]
+            run_height, run_width = working_size(height, width, self.model.config.working_pixels)
+        else:
+            run_height, run_width = max(round(scale * height), 1), max(round(scale * width), 1)
         if min(run_height, run_width) < MIN_SIDE:
             raise InputError(
                 f"the images are {run_width} x {run_height} px after scaling by {scale}; use a larger scale, at least "
                 f"{MIN_SIDE} px a side are needed"
             )
+        small = [_resized(image, run_height, run_width) for image in (left_image, right_image)]
         kind = volume or ("stored" if _volume_bytes(run_height, run_width) <= STORED_VOLUME_LIMIT else "on_the_fly")
 
         matches = [match_sparse(*small)] if self.model.use_depth_prior else None
@@ -184,9 +185,17 @@ def load(
     )
 
 
-def working_scale(height: int, width: int, pixels: int) -> float:
-    """The factor, from 1 to 2, that enlarges images of height x width px to `pixels` px; 1 where `pixels` is 0."""
-    return min(max(math.sqrt(pixels / (height * width)), 1.0), MAX_OWN_SCALE)
+def working_size(height: int, width: int, pixels: int) -> tuple[int, int]:
+    """Height and width to which images of height x width px are enlarged, to have about `pixels` px; 0 for not at all.
+
+    The factor is at most about 2. Enlarged sides are multiples of what the network would pad them to, so that no time
+    goes into padding; that changes the ratio of the sides by a few per cent. No side becomes shorter.
+    """
+    scale = min(math.sqrt(pixels / (height * width)), MAX_OWN_SCALE)
+    if scale <= 1:
+        return height, width
+    rows, columns = (max(round(scale * side / PAD_TO), math.ceil(side / PAD_TO)) for side in (height, width))
+    return rows * PAD_TO, columns * PAD_TO
 
 
 def bundled_weights() -> Path:
@@ -217,12 +226,11 @@ def _read(image: ImageLike, *, name: str) -> npt.NDArray[np.uint8]:
     return read_image(image) if isinstance(image, str | os.PathLike) else to_rgb8(image, name=name)
 
 
-def _resized(image: npt.NDArray[np.uint8], scale: float) -> npt.NDArray[np.uint8]:
-    if scale == 1:
+def _resized(image: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
+    if image.shape[:2] == (height, width):
         return image
-    size = round(image.shape[1] * scale), round(image.shape[0] * scale)
-    method = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
-    return np.asarray(cv2.resize(image, (max(size[0], 1), max(size[1], 1)), interpolation=method), np.uint8)
+    method = cv2.INTER_AREA if height < image.shape[0] else cv2.INTER_CUBIC
+    return np.asarray(cv2.resize(image, (width, height), interpolation=method), np.uint8)
 
 
 def _to_tensor(image: npt.NDArray[np.uint8], device: torch.device) -> Tensor:
