@@ -117,6 +117,15 @@ def test_atomic_path_respects_the_umask(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
 
 
+def test_atomic_path_undoes_what_private_writers_do(tmp_path: Path) -> None:
+    (tmp_path / "ordinary").touch()
+    with atomic_path(tmp_path / "weights") as temporary:
+        temporary.write_bytes(b"x")
+        temporary.chmod(0o600)
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ordinary", "weights")}
+    assert len(modes) == 1
+
+
 def test_atomic_path_errors_name_the_target(tmp_path: Path) -> None:
     with (
         pytest.raises(InputError, match=r"cannot write .*no/out\.pfm: No such file"),

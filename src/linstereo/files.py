@@ -53,7 +53,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     The temporary name keeps the suffix of `path`, since many writers choose the format by it. On any
     exception the temporary file is removed and an existing `path` stays as it was. The folder must exist. An
-    `OSError` on the way (no such folder, no permission, disk full) becomes an `InputError` naming `path`.
+    `OSError` on the way (no such folder, no permission, disk full) becomes an `InputError` naming `path`. Who may
+    read the file is what is usual for new files, also after writers that make theirs private (safetensors does).
     """
     target = Path(path)
     temporary = target.with_name(f".{target.stem[:64]}-{secrets.token_hex(8)}{target.suffix}")
@@ -61,12 +62,14 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         if target.exists() and not target.is_file():
             raise OSError(None, "it is not a regular file")
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        usual = stat.S_IMODE(temporary.stat().st_mode)
     except OSError as error:
         raise _cannot_write(target, error) from error
     except ValueError as error:
         raise _no_file_name(path, error) from error
     try:
         yield temporary
+        temporary.chmod(usual)
         temporary.replace(target)
     except OSError as error:
         raise _cannot_write(target, error) from error
