@@ -154,7 +154,7 @@ PRESETS: dict[str, LinStereoConfig] = {
         hidden=48,
         coarse_hidden=64,
         guide=32,
-        working_pixels=480 * 960,
+        working_pixels=540 * 960,
         iterations=4,
     ),
     **{name: dataclasses.replace(PAPER, **changes) for name, changes in ablations(PAPER).items()},
