@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 import linstereo
+from linstereo.cli.method_options import parse_benchmark
 from linstereo.data.sample import StereoSample
 from linstereo.evaluation.baselines import SgbmMethod
 from linstereo.evaluation.methods import Method, ModelMethod
@@ -69,11 +70,19 @@ def disturbed(sample: StereoSample, disturb: Disturbance) -> StereoSample:
     return dataclasses.replace(sample, left=left8, right=right8)
 
 
+def bad_metric(benchmark: Benchmark) -> str:
+    """The share of bad pixels that the protocol shows, with its widest threshold."""
+    shown = [metric for metric in benchmark.protocol.metrics if metric.startswith("bad")]
+    if not shown:
+        raise linstereo.InputError(f"{benchmark.key} counts no bad pixels; choose a benchmark of disparities")
+    return shown[-1]
+
+
 def measure(benchmarks: list[Benchmark], method: Method, disturb: Disturbance) -> NDArray[np.float64]:
     """EPE in px and share of bad pixels in percent, mean over the images of all benchmarks."""
     rows = []
     for benchmark in benchmarks:
-        bad = [metric for metric in benchmark.protocol.metrics if metric.startswith("bad")][-1]
+        bad = bad_metric(benchmark)
         for index in range(benchmark.count):
             sample = disturbed(benchmark.dataset[index], disturb)
             score = score_sample(benchmark.protocol, sample, method.predict(sample)).regions["all"]
@@ -89,12 +98,20 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write benchmarks/robustness.md")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    benchmarks = [open_benchmark(*text.split("=", 1)) for text in options.benchmark]
+    try:
+        named = [parse_benchmark(text) for text in options.benchmark]
+        benchmarks = [open_benchmark(name, root, split=split) for name, split, root in named]
+        for benchmark in benchmarks:
+            bad_metric(benchmark)
+    except linstereo.InputError as error:
+        parser.error(str(error))
     methods: list[Method] = [SgbmMethod(), ModelMethod(linstereo.load(options.model))]
     images = ", ".join(f"{benchmark.key} ({', '.join(benchmark.chosen)})" for benchmark in benchmarks)
     lines = [
         f"Pairs: {images}.",
-        "EPE in px and share of bad pixels, mean over the images, every ground-truth pixel.",
+        "EPE in px and share of bad pixels "
+        f"({', '.join(sorted({bad_metric(benchmark) for benchmark in benchmarks}))}: off by more than that many px),",
+        "mean over the images, every ground-truth pixel.",
         "",
         f"| what is done to the images | {' | '.join(method.title for method in methods)} | of SGBM's |",
         "|---|---|---|---|",

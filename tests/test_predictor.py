@@ -128,9 +128,8 @@ def test_a_model_with_a_working_size_enlarges_by_itself(predictor, pair, monkeyp
 
 
 def test_disparities_of_enlarged_images_shrink_with_their_width(predictor, monkeypatch):
-    config = dataclasses.replace(
-        predictor.model.config, working_pixels=4 * 48 * 72
-    )  # 96 x 128 px: not quite twice as wide
+    # 48 x 72 px become 96 x 128 px: not quite twice as wide
+    config = dataclasses.replace(predictor.model.config, working_pixels=4 * 48 * 72)
     monkeypatch.setattr(predictor.model, "config", config)
     monkeypatch.setattr(predictor.model, "upsample", lambda *_: torch.full((1, 1, 96, 128), 12.8))
     images = np.zeros((2, 48, 72, 3), np.uint8)
