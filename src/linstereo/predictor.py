@@ -21,7 +21,7 @@ from linstereo.geometry.depth import disparity_to_depth
 from linstereo.geometry.point_cloud import PointCloud, point_cloud
 from linstereo.model.backbone import DepthAnything3, load_da3_weights
 from linstereo.model.cost_volume import VolumeKind
-from linstereo.model.depth_prior import DepthPriorReport, match_sparse
+from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, match_sparse
 from linstereo.model.linstereo import PAD_TO, LinStereo
 from linstereo.model.presets import PRESETS, build, preset
 
@@ -103,6 +103,7 @@ class StereoPredictor:
         scale: float | None = None,
         volume: VolumeKind | None = None,
         on_iteration: Callable[[int], None] | None = None,
+        use_prior: bool = True,
     ) -> Prediction:
         """Disparity of a rectified pair.
 
@@ -114,6 +115,8 @@ class StereoPredictor:
                 By default 1, or about as much as `working_size` says for small images if the model has one.
             volume: how correlations are held; by default stored while they fit into 1 GiB.
             on_iteration: called with 1, 2, ... after each iteration, for progress bars.
+            use_prior: False makes a model that starts from monocular depth (DPI) start from zero disparity, as it does
+                where it falls back.
         """
         iterations = self.model.config.iterations if iters is None else iters
         if iterations < 1:
@@ -134,7 +137,9 @@ class StereoPredictor:
         small = [_resized(image, run_height, run_width) for image in (left_image, right_image)]
         kind = volume or ("stored" if _volume_bytes(run_height, run_width) <= STORED_VOLUME_LIMIT else "on_the_fly")
 
-        matches = [match_sparse(*small)] if self.model.use_depth_prior else None
+        matches = None
+        if self.model.use_depth_prior:
+            matches = [match_sparse(*small) if use_prior else SparseMatches.none((run_height, run_width))]
         tensors = [_to_tensor(image, self.device) for image in small]
         evidence = self.model.prepare(tensors[0], tensors[1], matches=matches, volume=kind)
         states = self.model.iterate(evidence)

@@ -7,6 +7,7 @@ known amounts, so that every figure follows by arithmetic.
 import json
 import math
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -140,8 +141,16 @@ def test_known_errors_of_disparity(benchmark: str, tmp_path: Path, capsys: pytes
 
     printed = capsys.readouterr().out
     if benchmark == name:
-        for line in describe(protocol).splitlines():
+        part = "" if found["complete"] in (True, None) else found["measured"]
+        for line in describe(protocol, part=part).splitlines():
             assert line.replace("*", "\\*") in printed
+    fixed = name not in ("seastereo", "folder")
+    assert (found["official"] is not None) == fixed
+    if fixed:
+        assert found["complete"] == (len(known) == found["official"]["count"])
+        official = f"{found['official']['count']:,} {found['official']['unit']}"
+        assert found["measured"] == f"{len(known)} of {official}"
+        assert found["complete"] or f"{protocol.title}, {found['measured']}" in printed
     assert (out / "report.md").read_text() in printed
     html = (out / "report.html").read_text()
     assert html.count('<figure class="image">') == len(known)
@@ -215,6 +224,50 @@ def test_several_benchmarks_in_one_report_with_the_paper_beside(
         headline = found["benchmarks"][benchmark]["headline"]
         assert headline["all"]["EPE"]["value"] < largest
         assert headline["nonocc"]["EPE"]["value"] < visible < headline["occ"]["EPE"]["value"]
+
+
+@pytest.mark.parametrize(("scenes", "limit"), [(1, None), (15, 3), (15, None), (16, None)])
+def test_a_part_of_a_benchmark_does_not_pass_for_the_whole(
+    scenes: int, limit: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layouts.make_middlebury(tmp_path / "data", sizes="H", scenes=1)
+    for index in range(1, scenes):
+        shutil.copytree(tmp_path / "data/trainingH/Adirondack", tmp_path / f"data/trainingH/Scene{index}")
+    arguments = ["--benchmark", f"middlebury={tmp_path / 'data'}", "--method", "sgbm", "--no-pictures"]
+    arguments += [] if limit is None else ["--limit", str(limit)]
+    measured = limit or scenes
+    said = "16 scenes instead of 15" if scenes == 16 else f"{measured} of 15 scenes"
+    whole = measured == 15
+    for paper in ([], ["--paper"]):
+        assert evaluate(*arguments, *paper, "--out", tmp_path / "out") == 0
+        printed = capsys.readouterr().out
+        html = (tmp_path / "out" / "report.html").read_text()
+        for text in (printed, html):
+            assert ("RAFT-Stereo" in text) == bool(paper)
+            assert ("not comparable" in text) == (bool(paper) and not whole)
+            assert (f"Middlebury (H), {said}" in text) == (not whole)
+            assert ("not the figures of the benchmark" in text) == (not whole)
+        assert (f"Pairs: only {said}; the benchmark is the 15 training scenes" in printed) == (not whole)
+        rows = [line for line in printed.splitlines() if line.startswith("| RAFT-Stereo")]
+        assert all(("not comparable" in row) != whole for row in rows)
+    found = results(tmp_path / "out")["benchmarks"]["middlebury"]
+    assert found["complete"] is whole
+    assert found["measured"] == said
+    assert (found["official"]["count"], found["official"]["unit"]) == (15, "scenes")
+    assert "middlebury" in found["official"]["source"]
+
+
+def test_parts_of_benchmarks_are_marked_in_the_overview(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layouts.make_kitti2015(tmp_path / "kitti")
+    layouts.make_folder(tmp_path / "own")
+    benchmarks = ["--benchmark", f"kitti2015={tmp_path / 'kitti'}", "--benchmark", f"folder={tmp_path / 'own'}"]
+    arguments = [*benchmarks, "--method", "sgbm", "--no-pictures", "--paper", "--out", tmp_path / "out"]
+    assert evaluate(*arguments) == 0
+    overview = capsys.readouterr().out.split("## All benchmarks")[1].split("## ")[0]
+    assert "KITTI 2015, 2 of 200 pairs: EPE (px)" in overview
+    assert re.search(r"\| RAFT-Stereo +\| +\(1\.13\) \|", overview)
+    assert "not comparable with the part that was measured (KITTI 2015, 2 of 200 pairs)" in overview
+    assert "not comparable with the part" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_nothing_is_ever_not_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -321,6 +374,11 @@ ERRORS: dict[str, tuple[list[str], str]] = {
     "out is a file": (["--benchmark", "kitti2015=DATA", "--out", "DATA/file"], r"file is a file; give a folder"),
     "iterations": (["--benchmark", "kitti2015=DATA", "--iters", "4"], r"--iters is for the network, not for .* sgbm"),
     "scale": (["--benchmark", "kitti2015=DATA", "--scale", "0.5"], r"--scale is for the network, not for .* sgbm"),
+    "zero start of SGBM": (["--benchmark", "kitti2015=DATA", "--zero-start"], r"--zero-start is for the network"),
+    "zero start without DPI": (
+        ["--benchmark", "kitti2015=DATA", "--method", "model", "--zero-start"],
+        r"what a fallback of the depth prior \(DPI\) costs, but compact \(bundled\) has none; leave it out",
+    ),
 }
 
 

@@ -71,6 +71,13 @@ def rewrite(checkpoint, change_tensors=lambda t: t, **metadata):
     save_file(change_tensors(load_file(checkpoint)), checkpoint, metadata=header)
 
 
+def test_a_checkpoint_from_before_the_inlier_share_follows_the_papers_rule(checkpoint):
+    settings = dataclasses.asdict(TINY)
+    del settings["prior_inlier_share"]
+    rewrite(checkpoint, config=json.dumps(settings))
+    assert LinStereo.from_pretrained(checkpoint, backbone=TinyBackbone()).config.prior_inlier_share == 0
+
+
 def drop(tensors):
     tensors.pop("residual_head.out.weight")
     return tensors

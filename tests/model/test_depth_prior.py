@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from linstereo.errors import InputError
-from linstereo.model.depth_prior import SparseMatches, fit_scale_shift, initial_disparity, match_sparse
+from linstereo.model.depth_prior import MIN_INLIERS, SparseMatches, fit_scale_shift, initial_disparity, match_sparse
 
 
 def texture(height: int, width: int, seed: int) -> np.ndarray:
@@ -239,13 +239,39 @@ class TestFit:
         assert len({fit_scale_shift(inverse, disparity, hypotheses=5, seed=seed) for seed in range(5)}) > 1
 
     @pytest.mark.parametrize("count", [25, 80, 400, 3000])
-    def test_random_matches_do_not_pass(self, count: int) -> None:
+    def test_random_matches_do_not_have_a_quarter_of_inliers(self, count: int) -> None:
         for seed in range(25):
             rng = np.random.default_rng(seed)
             disparity = rng.uniform(0, rng.uniform(0, 640, count))
-            report = fit_scale_shift(rng.gamma(2.0, 1.0, count), disparity)
+            report = fit_scale_shift(rng.gamma(2.0, 1.0, count), disparity, min_inlier_share=0.25)
             assert report.fell_back
             assert f"of {count} matches agree" in report.reason
+
+    @pytest.mark.parametrize("good", [19, 20, 30])
+    def test_the_papers_rule_counts_inliers_and_nothing_else(self, good: int) -> None:
+        inverse = np.linspace(0.5, 3, 300)
+        disparity = 20 * inverse + 6
+        wrong = np.sort(np.random.default_rng(0).permutation(300)[good:])
+        disparity[wrong] = 1e3 * 1.3 ** np.arange(len(wrong))[::-1]  # falling, so that no rising line holds two of them
+        report = fit_scale_shift(inverse, disparity, hypotheses=5000)
+        assert report.inliers == good
+        assert report.fell_back == (good < 20)
+        if good == 30:
+            at_a_tenth = fit_scale_shift(inverse, disparity, hypotheses=5000, min_inlier_share=0.1)
+            assert at_a_tenth == report
+            above = fit_scale_shift(inverse, disparity, hypotheses=5000, min_inlier_share=0.1, rejected=1)
+            assert above.fell_back
+            assert "only 30 of 301 matches agree on one fit, 31 needed" in above.reason
+
+    def test_without_a_share_only_the_number_of_inliers_decides(self) -> None:
+        outcomes = set()
+        for seed in range(60):
+            rng = np.random.default_rng(seed)
+            count = int(rng.integers(0, 300))
+            report = fit_scale_shift(rng.gamma(2.0, 1.0, count), rng.uniform(0, rng.uniform(1, 640), count))
+            assert report.fell_back == (report.inliers < MIN_INLIERS)
+            outcomes.add(report.fell_back)
+        assert outcomes == {False, True}
 
     @pytest.mark.parametrize("slope", [-20.0, -0.5])
     def test_negative_alpha_falls_back(self, slope: float) -> None:

@@ -3,11 +3,13 @@
 import dataclasses
 from itertools import islice
 
+import numpy as np
 import pytest
 import torch
 
 from linstereo.errors import InputError
 from linstereo.model.cost_volume import build_volume
+from linstereo.model.depth_prior import match_sparse
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import PRESETS, LinStereoConfig, build, preset
 from linstereo.model.summary import summarise
@@ -154,6 +156,25 @@ def test_the_depth_prior_is_the_start_in_quarter_pixels():
     assert backbone.calls[0][1] == 1  # depth only of the left image
 
 
+def test_a_share_of_inliers_is_asked_for_only_if_the_settings_say_so():
+    assert all(config.prior_inlier_share == 0 for config in PRESETS.values())
+    left, right, disparity = synthetic_pairs(1, height=128, width=256)
+    matches = match_sparse(*(_pixels(image) for image in (left, right)))
+    matches = dataclasses.replace(matches, negative=4 * len(matches.disparity))  # so a fifth of them is right
+    fell_back = {}
+    for share in (0.0, 0.25):
+        config = LinStereoConfig(hidden=32, heads=2, feature_width=32, levels=2, radius=3, prior_inlier_share=share)
+        model = build(config, backbone=TinyBackbone(depth=50.0 / (disparity + 6.0))).eval()
+        with torch.no_grad():
+            (report,) = model.prepare(left, right, matches=[matches]).prior
+        fell_back[share] = report.fell_back
+    assert fell_back == {0.0: False, 0.25: True}
+
+
+def _pixels(image):
+    return (image[0].permute(1, 2, 0) * 255).round().numpy().astype(np.uint8)
+
+
 def test_without_the_depth_prior_no_depth_is_asked_for_and_the_start_is_zero():
     backbone = TinyBackbone(depth=torch.ones(1, 1, 8, 8))
     model = build(TINY, backbone=backbone).eval()
@@ -229,6 +250,8 @@ def test_unknown_preset_names_the_known_ones():
         {"backbone": "vitl"},
         {"cost_volume": "none"},
         {"update": "gru"},
+        {"prior_inlier_share": 1.5},
+        {"prior_inlier_share": float("nan")},
     ],
 )
 def test_impossible_settings_are_refused(change):

@@ -64,6 +64,12 @@ def add_parser(subparsers: Subparsers) -> None:
         help="CPU threads of the network in each process (default: 1, so that neither the machine nor the number of "
         "processes changes a figure; torchrun uses the other cores)",
     )
+    parser.add_argument(
+        "--zero-start",
+        action="store_true",
+        help="predict each pair from zero disparity too, which says what a fallback of the depth prior (DPI) costs; "
+        "takes twice as long",
+    )
     parser.set_defaults(run=run)
 
 

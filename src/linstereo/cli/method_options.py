@@ -33,8 +33,15 @@ def build_method(options: argparse.Namespace, *, title: str | None, device: str 
     chosen: str = options.method
     if chosen == "model":
         options.device = options.device or device
-        return ModelMethod(load_model(options), iters=options.iters, scale=options.scale, title=title)
+        return ModelMethod(
+            load_model(options),
+            iters=options.iters,
+            scale=options.scale,
+            title=title,
+            zero_start=getattr(options, "zero_start", False),
+        )
     given = [name for name in _MODEL_OPTIONS if getattr(options, name) is not None]
+    given += ["zero-start"] if getattr(options, "zero_start", False) else []
     if given:
         raise InputError(f"--{given[0]} is for the network, not for --method {chosen}; leave one of the two out")
     if chosen == "sgbm":

@@ -84,11 +84,22 @@ class ListedDataset:
 
     `read` must be a module-level function (or a `functools.partial` of one), so that data-loading workers can be
     started by any method.
+
+    `left_out` are sentences about pairs that are on disk but not usable, each of which names one; empty for a dataset
+    whose pairs must all be whole.
     """
 
-    def __init__(self, name: str, files: Sequence[PairFiles], read: Callable[[PairFiles], StereoSample]) -> None:
+    def __init__(
+        self,
+        name: str,
+        files: Sequence[PairFiles],
+        read: Callable[[PairFiles], StereoSample],
+        *,
+        left_out: Sequence[str] = (),
+    ) -> None:
         self.name = name
         self.files = tuple(files)
+        self.left_out = tuple(left_out)
         self._read = read
 
     def __len__(self) -> int:

@@ -28,7 +28,9 @@ from linstereo.evaluation.report import (
     images_table,
     listed,
     notes,
+    overview_note,
     overview_table,
+    prior_table,
     worst_first,
 )
 from linstereo.evaluation.runner import BenchmarkResult
@@ -47,7 +49,7 @@ def html_report(results: Sequence[BenchmarkResult], *, title: str, settings: Map
     parts = [_overview(results, title=title, paper=paper)] if several else []
     parts += [_section(result, title=title, settings=settings, paper=paper) for result in results]
     links = "".join(
-        f'<a href="#{_anchor(result)}">{escape(result.benchmark.protocol.title)}</a>' for result in results if several
+        f'<a href="#{_anchor(result)}">{escape(result.benchmark.title)}</a>' for result in results if several
     )
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -79,17 +81,21 @@ image, or in metres; ↓ smaller is better, ↑ larger is better.</p>
 
 def _overview(results: Sequence[BenchmarkResult], *, title: str, paper: bool) -> str:
     table = overview_table(results, title=title, paper=paper)
-    return f'<section><h2>All benchmarks</h2><div class="scroll">{_table(table)}</div></section>\n'
+    note = escape(overview_note(results, paper=paper))
+    told = f'<p class="soft">{note}</p>' if note else ""
+    return f'<section><h2>All benchmarks</h2><div class="scroll">{_table(table)}</div>{told}</section>\n'
 
 
 def _section(result: BenchmarkResult, *, title: str, settings: Mapping[str, Any], paper: bool) -> str:
     protocol = result.benchmark.protocol
-    rules = [tuple(line.split(": ", 1)) for line in describe(protocol).splitlines()[1:]]
+    rules = [tuple(line.split(": ", 1)) for line in describe(protocol, part=result.benchmark.part).splitlines()[1:]]
+    prior = prior_table(result, title=title, paper=paper)
     told = "".join(f"<li>{escape(note)}</li>" for note in notes(result, settings=settings, paper=paper))
     return f"""<section id="{_anchor(result)}">
-<h2>{escape(protocol.title)}</h2>
+<h2>{escape(result.benchmark.title)}</h2>
 {_figures(result)}
 <div class="scroll">{_table(benchmark_table(result, title=title, paper=paper))}</div>
+{f'<div class="scroll">{_table(prior)}</div>' if prior is not None else ""}
 <ul class="notes">{told}</ul>
 <details open><summary>Protocol: what is counted, and how it is averaged</summary>{_definitions(rules)}</details>
 <details><summary>Both averages</summary><div class="scroll">{_table(averages_table(result))}</div></details>

@@ -7,16 +7,18 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from linstereo.data.sample import StereoSample
+from linstereo.errors import InputError
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from linstereo.model.depth_prior import DepthPriorReport
     from linstereo.predictor import StereoPredictor
 
 
@@ -46,6 +48,25 @@ class Method(Protocol):
         ...
 
 
+@runtime_checkable
+class ReportingMethod(Method, Protocol):
+    """A method that also says what its depth prior (DPI) did.
+
+    zero_start: whether to measure each pair from zero disparity as well, which says what a fallback costs.
+    """
+
+    zero_start: bool
+
+    def predict_with_prior(
+        self, sample: StereoSample, *, use_prior: bool = True
+    ) -> "tuple[NDArray[np.float32], DepthPriorReport | None]":
+        """As `predict`, with the report of the depth prior; None if the method has none.
+
+        use_prior: False starts from zero disparity, as after a fallback.
+        """
+        ...
+
+
 class ModelMethod:
     """A network: any checkpoint or preset, with any number of iterations.
 
@@ -55,6 +76,7 @@ class ModelMethod:
         scale: run on images resized by this factor; the disparity still has the size of the sample. By default the
             network's own choice for each image.
         title: what to call it; by default its name and number of iterations.
+        zero_start: measure each pair from zero disparity as well; only for a network with the depth prior (DPI).
     """
 
     timed = True
@@ -66,12 +88,20 @@ class ModelMethod:
         iters: int | None = None,
         scale: float | None = None,
         title: str | None = None,
+        zero_start: bool = False,
     ) -> None:
         import torch
+
+        if zero_start and not predictor.model.use_depth_prior:
+            raise InputError(
+                f"--zero-start says what a fallback of the depth prior (DPI) costs, but {predictor.name} has none; "
+                "leave it out"
+            )
 
         self._predictor = predictor
         self._iters = predictor.model.config.iterations if iters is None else iters
         self._scale = scale
+        self.zero_start = zero_start
         untrained = "" if predictor.trained else ", random weights"
         self.title = title or f"LinStereo ({predictor.name}{untrained}, T = {self._iters})"
         self.settings: Mapping[str, Any] = {
@@ -86,6 +116,8 @@ class ModelMethod:
         }
         if predictor.device.type == "cpu":  # on which the last bits of a sum depend
             self.settings = {**self.settings, "threads": torch.get_num_threads()}
+        if zero_start:
+            self.settings = {**self.settings, "zero_start": True}
 
     def for_benchmark(self, key: str, names: Sequence[str]) -> Self:
         """The same method: it can do every pair."""
@@ -97,8 +129,16 @@ class ModelMethod:
 
     def predict(self, sample: StereoSample) -> NDArray[np.float32]:
         """Run the network on one pair; float32 [H, W], px, >= 0."""
-        prediction = self._predictor.predict(sample.left, sample.right, iters=self._iters, scale=self._scale)
-        return prediction.disparity
+        return self.predict_with_prior(sample)[0]
+
+    def predict_with_prior(
+        self, sample: StereoSample, *, use_prior: bool = True
+    ) -> "tuple[NDArray[np.float32], DepthPriorReport | None]":
+        """As `predict`, with the report of the depth prior; None for a network without it."""
+        prediction = self._predictor.predict(
+            sample.left, sample.right, iters=self._iters, scale=self._scale, use_prior=use_prior
+        )
+        return prediction.disparity, prediction.prior
 
 
 def weights_digest(model: "nn.Module") -> str:

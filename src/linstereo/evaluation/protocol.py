@@ -317,11 +317,15 @@ def score_sample(protocol: Protocol, sample: StereoSample, prediction: NDArray[n
     return ImageScore(name=sample.name, regions=regions)
 
 
-def describe(protocol: Protocol) -> str:
-    """The whole protocol in plain words, one rule to a line, to be printed with every result."""
+def describe(protocol: Protocol, *, part: str = "") -> str:
+    """The whole protocol in plain words, one rule to a line, to be printed with every result.
+
+    part: how much of the benchmark was measured if that is not all of it, such as "3 of 15 scenes".
+    """
+    whole = f"{protocol.pairs}{f' (split {protocol.split})' if protocol.split else ''}"
     lines = [
         f"{protocol.title} (protocol {protocol.name})",
-        f"Pairs: {protocol.pairs}{f' (split {protocol.split})' if protocol.split else ''}.",
+        f"Pairs: only {part}; the benchmark is {whole}." if part else f"Pairs: {whole}.",
         f"Ground truth: {protocol.truth}.",
         f"Range: {_describe_range(protocol)}.",
         f"Regions: {'; '.join(_REGION_WORDS[region] for region in protocol.regions)}.",

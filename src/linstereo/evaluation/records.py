@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from linstereo.errors import InputError
+from linstereo.evaluation.depth_prior_cost import PriorRecord
 from linstereo.evaluation.scores import ImageScore
 from linstereo.files import atomic_path
 
-FORMAT = 1
+FORMAT = 2
 
 Stamp = tuple[tuple[int, int], ...]
 """Size in bytes and time of last change in ns of each file a measurement depends on."""
@@ -28,15 +29,21 @@ Stamp = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Record:
-    """One measured image: its score, the state of the files it came from, and how long the prediction took (s)."""
+    """One measured image.
+
+    score: what was measured; stamp: the state of the files it came from; seconds: how long the prediction took.
+    prior: what the depth prior did; None for a method without it.
+    """
 
     score: ImageScore
     stamp: Stamp
     seconds: float | None
+    prior: PriorRecord | None = None
 
     def to_line(self) -> bytes:
         """One line of JSON, and a newline on both sides: a line that was cut short before it stays alone."""
-        content = {"score": self.score.to_json(), "stamp": self.stamp, "seconds": self.seconds}
+        prior = None if self.prior is None else self.prior.to_json()
+        content = {"score": self.score.to_json(), "stamp": self.stamp, "seconds": self.seconds, "prior": prior}
         return f"\n{json.dumps(content, allow_nan=False)}\n".encode()
 
     @classmethod
@@ -45,8 +52,13 @@ class Record:
         try:
             content = json.loads(line)
             stamp = tuple((int(size), int(time)) for size, time in content["stamp"])
-            seconds = content["seconds"]
-            return cls(ImageScore.from_json(content["score"]), stamp, None if seconds is None else float(seconds))
+            seconds, prior = content["seconds"], content["prior"]
+            return cls(
+                ImageScore.from_json(content["score"]),
+                stamp,
+                None if seconds is None else float(seconds),
+                None if prior is None else PriorRecord.from_json(prior),
+            )
         except (ValueError, KeyError, TypeError, RecursionError):  # InputError is a ValueError
             return None
 

@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from linstereo.evaluation.depth_prior_cost import PAPER_COST, PAPER_FALLBACKS, summarise_prior
 from linstereo.evaluation.metrics import DEPTH_METRICS
 from linstereo.evaluation.paper_tables import PublishedResult, rows_for_protocol
 from linstereo.evaluation.protocol import describe
-from linstereo.evaluation.runner import BenchmarkResult
+from linstereo.evaluation.runner import Benchmark, BenchmarkResult
 from linstereo.evaluation.scores import ImageScore, column_key, is_percentage
 
 MISSING = "n/a"
+NOT_COMPARABLE = " (whole benchmark, not comparable)"
 _UNITS = {"EPE": "px", "SqRel": "m", "RMSE": "m"}
 _HIGHER_IS_BETTER = ("A1", "A2", "A3")
 _WORST_LISTED = 10
@@ -61,11 +63,17 @@ def benchmark_columns(result: BenchmarkResult) -> tuple[Column, ...]:
 
 
 def benchmark_table(result: BenchmarkResult, *, title: str, paper: bool) -> Table:
-    """The headline figures of one benchmark, below the paper's own rows if `paper`."""
+    """The headline figures of one benchmark, below the paper's own rows if `paper`; beside a part of the benchmark each
+    of these says that it does not compare.
+    """
     columns = benchmark_columns(result)
     ours = Row(title, tuple(format_value(result.headline(*column), column[1]) for column in columns), ours=True)
     published = [
-        Row(published_label(row), tuple(_published_value(row, column) for column in columns), ours=False)
+        Row(
+            f"{published_label(row)}{NOT_COMPARABLE if result.benchmark.part else ''}",
+            tuple(_published_value(row, column) for column in columns),
+            ours=False,
+        )
         for row in (published_rows(result) if paper else [])
     ]
     header = tuple(column_title(*column) for column in columns)
@@ -73,9 +81,12 @@ def benchmark_table(result: BenchmarkResult, *, title: str, paper: bool) -> Tabl
 
 
 def overview_table(results: Sequence[BenchmarkResult], *, title: str, paper: bool) -> Table:
-    """All benchmarks side by side, every counted pixel, as in the paper's tables."""
+    """All benchmarks side by side, every counted pixel, as in the paper's tables.
+
+    The paper's figures are in parentheses where only a part of a benchmark was measured, see `overview_note`.
+    """
     columns = [(result, metric) for result in results for metric in result.benchmark.protocol.metrics]
-    header = tuple(f"{result.benchmark.protocol.title}: {column_title('all', metric)}" for result, metric in columns)
+    header = tuple(f"{result.benchmark.title}: {column_title('all', metric)}" for result, metric in columns)
     ours = Row(
         title, tuple(format_value(result.headline("all", metric), metric) for result, metric in columns), ours=True
     )
@@ -86,17 +97,58 @@ def overview_table(results: Sequence[BenchmarkResult], *, title: str, paper: boo
     rows = [
         Row(
             label,
-            tuple(
-                _published_value(found[result.benchmark.key], ("all", metric))
-                if result.benchmark.key in found
-                else MISSING
-                for result, metric in columns
-            ),
+            tuple(_overview_value(found.get(result.benchmark.key), result, metric) for result, metric in columns),
             ours=False,
         )
         for label, found in published.items()
     ]
     return Table(first="Method", header=header, rows=(*rows, ours))
+
+
+def overview_note(results: Sequence[BenchmarkResult], *, paper: bool) -> str:
+    """What the parentheses in the overview mean; empty if there are none."""
+    parts = [result.benchmark.title for result in results if result.benchmark.part and published_rows(result)]
+    if not paper or not parts:
+        return ""
+    return (
+        f"In parentheses: the paper's figures on the whole benchmark, not comparable with the part that was measured "
+        f"({'; '.join(parts)})."
+    )
+
+
+def prior_table(result: BenchmarkResult, *, title: str, paper: bool) -> Table | None:
+    """How often the depth prior (DPI) fell back, and what that costs in px of EPE; None for a method without it."""
+    benchmark = result.benchmark
+    summary = summarise_prior([result.prior[name] for name in benchmark.chosen if name in result.prior])
+    if summary is None:
+        return None
+    header = [
+        "pairs",
+        "fell back",
+        "fell back (%)",
+        "EPE after a fit (px)",
+        "EPE after a fallback (px)",
+        "difference (px)",
+    ]
+    cells = [
+        str(summary.pairs),
+        str(summary.fell_back),
+        f"{summary.share:.1f}",
+        format_value(summary.epe_fitted, "EPE"),
+        format_value(summary.epe_fell_back, "EPE"),
+        _signed(summary.difference),
+    ]
+    published = [MISSING, MISSING, f"{PAPER_FALLBACKS.get(benchmark.protocol.name, 0):.1f}", MISSING, MISSING]
+    published.append(f"{_signed(PAPER_COST)} (of which kind, it does not say)")
+    if summary.zero_start_cost is not None:
+        header.append("zero start costs (px)")
+        cells.append(_signed(summary.zero_start_cost))
+        published.append(MISSING)
+    rows = [Row(title, tuple(cells), ours=True)]
+    if paper and benchmark.own_split and benchmark.protocol.name in PAPER_FALLBACKS:
+        label = f"LinStereo, the paper{NOT_COMPARABLE if benchmark.part else ''}"
+        rows.insert(0, Row(label, tuple(published), ours=False))
+    return Table(first="Depth prior (DPI)", header=tuple(header), rows=tuple(rows))
 
 
 def averages_table(result: BenchmarkResult) -> Table:
@@ -156,6 +208,7 @@ def notes(result: BenchmarkResult, *, settings: Mapping[str, Any], paper: bool) 
     every = result.regions["all"]
     part = "" if benchmark.count == len(benchmark.names) else f", the first of {len(benchmark.names)}"
     told = [f"Measured on {_counted(benchmark.count, 'image')}{part}, {_counted(every.pixels, 'pixel')}."]
+    told += _part_notes(benchmark)
     if settings.get("trained") is False:
         told.append("The weights of the network are random, not trained: its figures mean nothing.")
     if every.images_without_pixels:
@@ -177,11 +230,14 @@ def markdown_report(results: Sequence[BenchmarkResult], *, title: str, settings:
     lines = [f"# Evaluation of {_escape(title)}", "", *(f"- {key}: {_escape(text)}" for key, text in listed(settings))]
     if len(results) > 1:
         lines += ["", "## All benchmarks", "", *markdown_table(overview_table(results, title=title, paper=paper))]
+        lines += ["", _escape(note)] if (note := overview_note(results, paper=paper)) else []
     for result in results:
         protocol = result.benchmark.protocol
-        lines += ["", f"## {_escape(protocol.title)}", ""]
-        lines += [f"- {_escape(line)}" for line in describe(protocol).splitlines()]
+        lines += ["", f"## {_escape(result.benchmark.title)}", ""]
+        lines += [f"- {_escape(line)}" for line in describe(protocol, part=result.benchmark.part).splitlines()]
         lines += ["", *markdown_table(benchmark_table(result, title=title, paper=paper)), ""]
+        prior = prior_table(result, title=title, paper=paper)
+        lines += [*markdown_table(prior), ""] if prior is not None else []
         lines += [_escape(note) for note in notes(result, settings=settings, paper=paper)]
         scores = worst_first(result)[:_WORST_LISTED]
         lines += ["", f"The worst images by {protocol.metrics[0]}:", "", *markdown_table(images_table(result, scores))]
@@ -216,6 +272,15 @@ def _decimals(metric: str) -> int:
     return 3 if metric in DEPTH_METRICS else 2
 
 
+def _signed(value: float | None) -> str:
+    return MISSING if value is None else f"{value:+.2f}"
+
+
+def _overview_value(row: PublishedResult | None, result: BenchmarkResult, metric: str) -> str:
+    text = MISSING if row is None else _published_value(row, ("all", metric))
+    return f"({text})" if result.benchmark.part and text != MISSING else text
+
+
 def _published_value(row: PublishedResult, column: Column) -> str:
     value = row.values.get(column_key(*column))
     if value is None:
@@ -224,16 +289,23 @@ def _published_value(row: PublishedResult, column: Column) -> str:
     return text if float(text) == value else str(value)  # the paper prints some with more digits
 
 
+def _part_notes(benchmark: Benchmark) -> list[str]:
+    """Whole sentences that say if a benchmark is not measured as a whole, and which pairs cannot be used."""
+    told = [f"Only {benchmark.part}: these are not the figures of the benchmark."] if benchmark.part else []
+    if benchmark.left_out:
+        told.append(f"{_counted(len(benchmark.left_out), 'pair')} on disk left out: {'; '.join(benchmark.left_out)}.")
+    return told
+
+
 def _paper_note(result: BenchmarkResult) -> str:
     benchmark = result.benchmark
     if not benchmark.own_split:
         return "The paper's results are on another split, so they are not shown."
     if not published_rows(result):
         return "The paper has no results on this benchmark."
-    return (
-        "The other rows are those of the LinStereo paper (ECCV 2026), on the whole benchmark; those with a star were "
-        "trained on more than SceneFlow."
-    )
+    rows = "The other rows are those of the LinStereo paper (ECCV 2026), on the whole benchmark"
+    compare = f"; they do not compare with {benchmark.part}" if benchmark.part else ""
+    return f"{rows}{compare}; those with a star were trained on more than SceneFlow."
 
 
 def _counted(number: int, noun: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from linstereo import __version__
+from linstereo.evaluation.depth_prior_cost import summarise_prior
 from linstereo.evaluation.html_report import html_report
 from linstereo.evaluation.methods import Method
 from linstereo.evaluation.protocol import describe
@@ -64,12 +65,19 @@ def timing_json(results: Sequence[BenchmarkResult]) -> dict[str, Any]:
 def _benchmark_json(result: BenchmarkResult) -> dict[str, Any]:
     benchmark = result.benchmark
     protocol = benchmark.protocol
+    official = benchmark.official
+    prior = summarise_prior([result.prior[name] for name in benchmark.chosen if name in result.prior])
     return {
         "protocol": dataclasses.asdict(protocol),
-        "protocol_in_words": describe(protocol).splitlines(),
+        "protocol_in_words": describe(protocol, part=benchmark.part).splitlines(),
         "own_split": benchmark.own_split,
+        "complete": benchmark.complete,
+        "official": None if official is None else dataclasses.asdict(official),
+        "measured": None if official is None else official.coverage(benchmark.count),
         "images_in_split": len(benchmark.names),
         "images_measured": benchmark.count,
+        "left_out": list(benchmark.left_out),
+        "depth_prior": None if prior is None else prior.to_json(),
         "headline": {
             region: {
                 metric: {"value": result.headline(region, metric), "mean_over": f"{protocol.average_of(metric)}s"}
@@ -85,6 +93,7 @@ def _benchmark_json(result: BenchmarkResult) -> dict[str, Any]:
                     region: {"pixels": part.pixels, "non_finite_pixels": part.non_finite, **part.values()}
                     for region, part in score.regions.items()
                 },
+                **({"depth_prior": result.prior[score.name].to_json()} if score.name in result.prior else {}),
             }
             for score in result.scores
         ],

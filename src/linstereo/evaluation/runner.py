@@ -11,17 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from linstereo import __version__
 from linstereo.data.catalogue import open_dataset
-from linstereo.data.sample import ListedDataset, StereoDataset
+from linstereo.data.official_counts import OfficialCount, official_count
+from linstereo.data.sample import ListedDataset, StereoDataset, StereoSample
 from linstereo.errors import InputError
+from linstereo.evaluation.depth_prior_cost import PriorRecord, end_point_error
 from linstereo.evaluation.distributed import Worker
-from linstereo.evaluation.methods import Method
+from linstereo.evaluation.methods import Method, ReportingMethod
 from linstereo.evaluation.pictures import Gallery
 from linstereo.evaluation.protocol import Protocol, get_protocol, score_sample
 from linstereo.evaluation.records import FORMAT, Record, RecordFolder, Stamp, names_digest, stamp_files, usable
 from linstereo.evaluation.scores import ImageScore, RegionResult, aggregate, merge_scores
+
+if TYPE_CHECKING:
+    from linstereo.model.depth_prior import DepthPriorReport
 
 Say = Callable[[str], None]
 """Takes one sentence meant for the user."""
@@ -38,6 +47,8 @@ class Benchmark:
     protocol: the rules; its split is the one that is used.
     names: all samples of the split; only the first `count` are measured.
     own_split: whether the split is the one the protocol prescribes, on which published results are.
+    official: what the split officially holds; None if that is not fixed or not published.
+    left_out: sentences about pairs on disk that cannot be used.
     """
 
     key: str
@@ -46,6 +57,23 @@ class Benchmark:
     names: tuple[str, ...]
     count: int
     own_split: bool
+    official: OfficialCount | None = None
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool | None:
+        """Whether exactly the official number of pairs is measured; None if there is no such number."""
+        return None if self.official is None else self.count == self.official.count
+
+    @property
+    def part(self) -> str:
+        """How much of the benchmark is measured, such as "3 of 15 scenes"; empty if all of it is, or nobody knows."""
+        return "" if self.official is None or self.complete else self.official.coverage(self.count)
+
+    @property
+    def title(self) -> str:
+        """Heading of reports, which says so if only a part is measured."""
+        return f"{self.protocol.title}, {self.part}" if self.part else self.protocol.title
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -61,6 +89,7 @@ class BenchmarkResult:
     regions: both averages, for each region of the protocol.
     seconds: how long each prediction took; empty if the method is not timed.
     pictures: of the worst images, worst first, as (index of the image, files by `linstereo.evaluation.pictures.PARTS`).
+    prior: what the depth prior did, by image; empty for a method without it.
     """
 
     benchmark: Benchmark
@@ -68,6 +97,7 @@ class BenchmarkResult:
     regions: Mapping[str, RegionResult]
     seconds: Mapping[str, float]
     pictures: tuple[tuple[int, Mapping[str, Path]], ...]
+    prior: Mapping[str, PriorRecord] = dataclasses.field(default_factory=dict)
 
     def headline(self, region: str, metric: str) -> float | None:
         """The figure by which the benchmark is quoted; None if there is nothing to average."""
@@ -102,6 +132,8 @@ def open_benchmark(
         names=names,
         count=len(names) if limit is None else min(limit, len(names)),
         own_split=own_split,
+        official=official_count(dataset.name),
+        left_out=dataset.left_out if isinstance(dataset, ListedDataset) else (),
     )
 
 
@@ -199,17 +231,36 @@ class Run:
             regions=aggregate(scores, regions=benchmark.protocol.regions),
             seconds={name: seconds for name in benchmark.chosen if (seconds := known[name].seconds) is not None},
             pictures=tuple((index, self._gallery.files(index)) for index in worst),
+            prior={name: prior for name in benchmark.chosen if (prior := known[name].prior) is not None},
         )
 
     def _measure(self, index: int) -> Record:
         name = self.benchmark.names[index]
         sample = self.benchmark.dataset[index]
+        method, report = self._method, None
         begin = time.perf_counter()
-        prediction = self._method.predict(sample)
+        if isinstance(method, ReportingMethod):
+            prediction, report = method.predict_with_prior(sample)
+        else:
+            prediction = method.predict(sample)
         seconds = time.perf_counter() - begin
         score = score_sample(self.benchmark.protocol, sample, prediction)
         self._gallery.consider(index, score, sample, prediction)
-        return Record(score, self._current_stamps()[name], seconds if self._method.timed else None)
+        prior = None
+        if report is not None and isinstance(method, ReportingMethod):
+            prior = self._prior_record(method, sample, prediction, report)
+        return Record(score, self._current_stamps()[name], seconds if method.timed else None, prior)
+
+    def _prior_record(
+        self, method: ReportingMethod, sample: StereoSample, prediction: NDArray[np.float32], report: "DepthPriorReport"
+    ) -> PriorRecord:
+        """What the depth prior did for one pair; a pair that fell back did start from zero."""
+        protocol = self.benchmark.protocol
+        epe = end_point_error(protocol, sample, prediction)
+        if not method.zero_start or report.fell_back:
+            return PriorRecord.of(report, epe=epe, zero_start_epe=epe if method.zero_start else None)
+        from_zero, _ = method.predict_with_prior(sample, use_prior=False)
+        return PriorRecord.of(report, epe=epe, zero_start_epe=end_point_error(protocol, sample, from_zero))
 
     def _current_stamps(self) -> dict[str, Stamp]:
         """The state of the files behind each image, taken once."""

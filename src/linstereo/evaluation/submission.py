@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from linstereo.data.catalogue import open_dataset
 from linstereo.data.disparity import write_disparity
+from linstereo.data.official_counts import official_count
 from linstereo.errors import InputError
 from linstereo.evaluation.methods import Method
 from linstereo.evaluation.records import fingerprint
@@ -42,7 +43,7 @@ _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 class SubmissionFormat:
     """What one server wants.
 
-    dataset: for `open_dataset`; pairs: how many pairs each split to be submitted officially has, by split.
+    dataset, splits: what to open and submit.
     disparity_file, time_file: paths in the archive, with {name}, {last} (the last part of the sample's name) and
         {method}; time_file is None if times are not part of the archive.
     time_text: content of the time file, with {seconds}.
@@ -50,7 +51,7 @@ class SubmissionFormat:
     """
 
     dataset: str
-    pairs: Mapping[str, int]
+    splits: tuple[str, ...]
     disparity_file: str
     prepare: Callable[[NDArray[np.float32], str], NDArray[np.float32]]
     time_file: str | None = None
@@ -86,7 +87,7 @@ def dense_disparity(disparity: NDArray[np.float32], name: str) -> NDArray[np.flo
 def _middlebury(size: str) -> SubmissionFormat:
     return SubmissionFormat(
         dataset="middlebury",
-        pairs={f"training{size}": 15, f"test{size}": 15},
+        splits=(f"training{size}", f"test{size}"),
         disparity_file="{name}/disp0{method}.pfm",
         time_file="{name}/time{method}.txt",
         prepare=dense_disparity,
@@ -95,17 +96,17 @@ def _middlebury(size: str) -> SubmissionFormat:
 
 FORMATS: Mapping[str, SubmissionFormat] = {
     "kitti2012": SubmissionFormat(
-        dataset="kitti2012", pairs={"testing": 195}, disparity_file="{last}.png", prepare=kitti_disparity
+        dataset="kitti2012", splits=("testing",), disparity_file="{last}.png", prepare=kitti_disparity
     ),
     "kitti2015": SubmissionFormat(
-        dataset="kitti2015", pairs={"testing": 200}, disparity_file="disp_0/{last}.png", prepare=kitti_disparity
+        dataset="kitti2015", splits=("testing",), disparity_file="disp_0/{last}.png", prepare=kitti_disparity
     ),
     "middlebury": _middlebury("H"),
     "middlebury-f": _middlebury("F"),
     "middlebury-q": _middlebury("Q"),
     "eth3d": SubmissionFormat(
         dataset="eth3d",
-        pairs={"training": 27, "testing": 20},
+        splits=("training", "testing"),
         disparity_file="low_res_two_view/{last}.pfm",
         time_file="low_res_two_view/{last}.txt",
         time_text="runtime {seconds}",
@@ -147,7 +148,7 @@ def write_submission(
         raise InputError(f"the time of a prediction is {seconds} s; give seconds, 0 or more")
     _check_settings(out, {"benchmark": benchmark, "name": name, "seconds": seconds, "method": dict(method.settings)})
     archived: list[str] = []
-    for split in splits or tuple(format_.pairs):
+    for split in splits or format_.splits:
         archived += _predict_split(
             format_,
             root,
@@ -182,9 +183,10 @@ def _predict_split(
     """
     dataset = open_dataset(format_.dataset, root, split)
     names = [dataset.sample_name(index) for index in range(len(dataset))]
-    official = format_.pairs.get(split)
-    if official is not None and official != len(names):
-        say(f"{dataset.name} officially has {official} pairs, but {len(names)} are here; the server may refuse them")
+    official = official_count(dataset.name)
+    if official is not None and official.count != len(names):
+        has = f"{dataset.name} officially has {official.count} {official.unit}"
+        say(f"{has}, but {len(names)} are here; the server may refuse them")
     method = method.for_benchmark(format_.dataset, names)
     warm = not method.timed or seconds is not None
     archived: list[str] = []

@@ -5,8 +5,8 @@ Two steps, because they need different things at different times:
 1. `match_sparse` looks at the two images only. It is plain numpy and OpenCV, needs no network and returns a
    small picklable `SparseMatches`, so it can run in data-loading workers.
 2. `initial_disparity` runs once the backbone's depth D is known. It fits the two numbers of
-   d = alpha / D + beta to the matches (Eq. 2 of the paper) and applies them to the whole map (Eq. 3). Where
-   they cannot be trusted the start is zero disparity, and the `DepthPriorReport` says why.
+   d = alpha / D + beta to the matches (Eq. 2 of the paper) and applies them to the whole map (Eq. 3). With
+   fewer than K_min inliers the start is zero disparity, and the `DepthPriorReport` says why.
 
 Disparity here is positive and always in pixels of the full-resolution left image. Pixel centres have integer
 coordinates.
@@ -14,7 +14,7 @@ coordinates.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -59,6 +59,11 @@ class SparseMatches:
                 f"{list(self.disparity.shape)}; pass one disparity per point."
             )
 
+    @classmethod
+    def none(cls, image_size: tuple[int, int]) -> "SparseMatches":
+        """No matches at all, from which the start is zero disparity."""
+        return cls(np.zeros((0, 2), np.float32), np.zeros(0, np.float32), image_size)
+
 
 @dataclass(frozen=True)
 class DepthPriorReport:
@@ -66,7 +71,8 @@ class DepthPriorReport:
 
     Attributes:
         matches: matches with positive disparity and usable depth.
-        inliers: those among them that agree with the fit; when fitted, the ones the least squares ran over.
+        inliers: those among them that agree on one line with alpha > 0; when fitted, the ones the least squares ran
+            over; 0 where there is no such line.
         alpha: scale, px times depth unit, > 0; 0 after a fallback.
         beta: shift in px of the left image; 0 after a fallback.
         fell_back: True if the start is zero disparity.
@@ -223,7 +229,8 @@ def fit_scale_shift(
     disparity: NDArray[np.floating],
     *,
     min_inliers: int = MIN_INLIERS,
-    min_inlier_ratio: float = 0.25,
+    min_inlier_share: float = 0.0,
+    rejected: int = 0,
     tolerance_px: float = 2.0,
     tolerance_ratio: float = 0.1,
     hypotheses: int = 500,
@@ -238,12 +245,15 @@ def fit_scale_shift(
     there because monocular depth errs in proportion to depth, hence disparity in proportion to disparity, and
     no two numbers align it everywhere: 10 % lets in what a good network leaves. That loose, it also lets
     wrong matches agree by chance (spread over the image's width, up to 18 % of 80 and 10 % of 1000 of them),
-    which is what `min_inlier_ratio` is for.
+    which is what `min_inlier_share` is for. The paper has no such condition: it falls back below `min_inliers`
+    inliers and never else, which is the default here.
 
     Args:
         inverse_depth: [K], 1 / D at the matches; entries that are not finite are ignored.
         disparity: [K], px of the left image, > 0; entries that are not finite are ignored.
-        min_inliers, min_inlier_ratio: with fewer inliers, or a smaller share of them, it falls back.
+        min_inliers: with fewer inliers it falls back.
+        min_inlier_share: it also falls back if the inliers are a smaller share of all matches, in [0, 1]; 0 for never.
+        rejected: matches known to be wrong beside those given, which count in that share only.
         tolerance_px: smallest inlier tolerance, px.
         tolerance_ratio: inlier tolerance as a share of the disparity.
         hypotheses, seed: number of two-point lines tried, and the seed of their random choice.
@@ -266,18 +276,18 @@ def fit_scale_shift(
     inliers = np.abs(line[0] * q + line[1] - d) <= tolerance
     for _ in range(_REFITS):
         if inliers.sum() < 2 or np.ptp(q[inliers]) <= _MIN_SPREAD:
-            return _fallback(total, int(inliers.sum()), "the monocular depth is the same at all inliers")
+            return _fallback(total, 0, "the monocular depth is the same at all inliers")
         line = _least_squares(q[inliers], d[inliers])
         fitted, inliers = inliers, np.abs(line[0] * q + line[1] - d) <= tolerance
         if np.array_equal(fitted, inliers):
             break
     count = int(fitted.sum())
     alpha, beta = line[0] / unit, line[1]
-    needed = max(min_inliers, math.ceil(min_inlier_ratio * total))
+    needed = max(min_inliers, math.ceil(min_inlier_share * (total + rejected)))
     if count < needed:
-        return _fallback(total, count, f"only {count} of {total} matches agree on one fit, {needed} needed")
+        return _fallback(total, count, f"only {count} of {total + rejected} matches agree on one fit, {needed} needed")
     if not alpha > 0:
-        return _fallback(total, count, f"the fitted alpha is {alpha:g}, not positive")
+        return _fallback(total, 0, f"the fitted alpha is {alpha:g}, not positive")
     return DepthPriorReport(total, count, alpha, beta, fell_back=False, reason="")
 
 
@@ -325,6 +335,7 @@ def initial_disparity(
     full_size: tuple[int, int],
     out_size: tuple[int, int],
     min_inliers: int = MIN_INLIERS,
+    min_inlier_share: float = 0.0,
 ) -> tuple[Tensor, list[DepthPriorReport]]:
     """The first disparity map, alpha / D + beta, of every pair in a batch (Eq. 2 and 3), without gradients.
 
@@ -340,6 +351,7 @@ def initial_disparity(
         full_size: (H, W) in px of the padded left image, which `depth` covers.
         out_size: (height, width) of the map to make, usually (H / 4, W / 4).
         min_inliers: below this many inliers a pair starts from zero disparity.
+        min_inlier_share: so does one of whose matches a smaller share are inliers, see `fit_scale_shift`; 0 for never.
 
     Returns:
         The disparity [B, 1, *out_size] in px OF THE FULL-RESOLUTION LEFT IMAGE (divide by 4 for units of the
@@ -361,7 +373,13 @@ def initial_disparity(
         depth = depth.float()
     inverse = torch.stack([_inverse_depth(image) for image in depth])  # [B, 1, h, w]
     reports = [
-        _fit_pair(inverse[index], item, full_size=full_size, min_inliers=min_inliers)
+        _fit_pair(
+            inverse[index],
+            item,
+            full_size=full_size,
+            min_inliers=min_inliers,
+            min_inlier_share=min_inlier_share,
+        )
         for index, item in enumerate(matches)
     ]
     alpha = inverse.new_tensor([report.alpha for report in reports]).view(-1, 1, 1, 1)
@@ -380,17 +398,28 @@ def _inverse_depth(depth: Tensor) -> Tensor:
 
 
 def _fit_pair(
-    inverse: Tensor, matches: SparseMatches, *, full_size: tuple[int, int], min_inliers: int
+    inverse: Tensor,
+    matches: SparseMatches,
+    *,
+    full_size: tuple[int, int],
+    min_inliers: int,
+    min_inlier_share: float,
 ) -> DepthPriorReport:
     """Fit one pair: inverse depth [1, h, w] of the image of `full_size` px against its matches."""
-    count = len(matches.disparity)
-    if matches.negative > count:
-        hint = "are left and right swapped?"
-        return _fallback(count, 0, f"{matches.negative} matches have disparity <= 0, only {count} > 0: {hint}")
     points = torch.tensor(matches.points, dtype=inverse.dtype, device=inverse.device)  # [K, 2]
     grid = (2 * points + 1) / points.new_tensor([full_size[1], full_size[0]]) - 1  # pixel edges at -1 and 1
     sampled = F.grid_sample(
         inverse[None], grid[None, None], mode="bilinear", padding_mode="border", align_corners=False
     )  # [1, 1, 1, K]
-    at_matches = sampled.flatten().cpu().double().numpy()
-    return fit_scale_shift(at_matches, matches.disparity, min_inliers=min_inliers)
+    report = fit_scale_shift(
+        sampled.flatten().cpu().double().numpy(),
+        matches.disparity,
+        min_inliers=min_inliers,
+        min_inlier_share=min_inlier_share,
+        rejected=matches.negative,
+    )
+    count = len(matches.disparity)
+    if report.fell_back and matches.negative > count:
+        told = f"{matches.negative} matches have disparity <= 0, only {count} > 0: are left and right swapped?"
+        return replace(report, reason=told)
+    return report

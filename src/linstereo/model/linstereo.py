@@ -203,7 +203,13 @@ class LinStereo(nn.Module):
         if features.depth is not None:
             if matches is None:
                 matches = [match_sparse(_to_uint8(a), _to_uint8(b)) for a, b in zip(left, right, strict=True)]
-            depth, prior = initial_disparity(features.depth, matches, full_size=_size(pair), out_size=_size(disparity))
+            depth, prior = initial_disparity(
+                features.depth,
+                matches,
+                full_size=_size(pair),
+                out_size=_size(disparity),
+                min_inlier_share=self.config.prior_inlier_share,
+            )
             disparity = depth.to(disparity) / FINEST
         elif self.config.start == "correlation":
             start = start_from_volumes(volumes)

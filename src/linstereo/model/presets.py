@@ -54,6 +54,8 @@ class LinStereoConfig:
         working_pixels: images with fewer pixels are enlarged before prediction, to about as many, because the finest
             cells are 4 px wide; 0 for never.
         iterations: T used for training and by default for inference.
+        prior_inlier_share: DPI also starts from zero if a smaller share of the sparse matches agrees with its fit, in
+            [0, 1]; 0 is the paper's rule, which only asks for 20 of them.
     """
 
     backbone: Literal["vitb", "vits", "compact"] = "vitb"
@@ -76,6 +78,7 @@ class LinStereoConfig:
     guide: int = 0
     working_pixels: int = 0
     iterations: int = 8
+    prior_inlier_share: float = 0.0
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
@@ -93,6 +96,8 @@ class LinStereoConfig:
         for name in ("guide", "working_pixels"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} is {getattr(self, name)}; use 0 or more")
+        if not 0 <= self.prior_inlier_share <= 1:
+            raise InputError(f"prior_inlier_share is {self.prior_inlier_share}; use a share from 0 to 1")
 
     @property
     def hidden_widths(self) -> tuple[int, ...]:
