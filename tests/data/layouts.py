@@ -195,7 +195,8 @@ def make_booster(root: Path, *, scenes: int = 2, images: int = 2) -> dict[str, S
     for index, scene in enumerate(("Bathroom", "Washer")[:scenes]):
         small = with_holes(render_pair(seed=40 + index), seed=index)
         folder = root / "train" / "balanced" / scene
-        # each block of 4 x 4 pixels has the small image's colour as its mean, and a known disparity in its first row
+        # each block of 4 x 4 pixels has the small image's colour and a known disparity in its first row, and is
+        # 4 levels darker in every second row, so that its mean is 2 less
         disparity = np.repeat(np.repeat(4 * small.disparity, 4, axis=0), 4, axis=1)
         for row in (1, 2, 3):
             disparity[row::4] = 0
@@ -210,8 +211,7 @@ def make_booster(root: Path, *, scenes: int = 2, images: int = 2) -> dict[str, S
             ]
             for camera, view in zip(("camera_00", "camera_02"), views, strict=True):
                 large = np.repeat(np.repeat(view, 4, axis=0), 4, axis=1)  # [4 H, 4 W, 3]
-                large[::2] += 5
-                large[1::2] -= 5
+                large[1::2] -= 4
                 write_rgb(folder / camera / f"im{number}.png", large)
             name = f"{scene}/im{number}"
             known[name] = replace(

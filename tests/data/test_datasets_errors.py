@@ -70,7 +70,7 @@ def test_all_datasets_are_covered() -> None:
     assert set(MAKERS) == set(FILES) == set(dataset_names())
 
 
-@pytest.mark.parametrize("name", list(MAKERS))
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "squid"])  # which leaves such a pair out
 @pytest.mark.parametrize("which", [0, 1], ids=["right image", "ground truth"])
 def test_a_missing_file_is_named(tmp_path: Path, name: str, which: int) -> None:
     MAKERS[name](tmp_path)

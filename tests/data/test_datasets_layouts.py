@@ -169,6 +169,11 @@ def test_booster(tmp_path: Path) -> None:
     known = layouts.make_booster(tmp_path)
     assert_dataset(open_dataset("booster", tmp_path), known)
     assert_dataset(open_dataset("booster", tmp_path, "Q"), known)
+    averaged = {
+        name: replace(pair, left=pair.left - np.uint8(2), right=pair.right - np.uint8(2))
+        for name, pair in known.items()
+    }
+    assert_dataset(open_dataset("booster", tmp_path, "trainQ-averaged"), averaged)
     full = open_dataset("booster", tmp_path, "F")[0]
     quarter = known[full.name]
     assert full.left.shape == (480, 640, 3)

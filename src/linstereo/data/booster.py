@@ -6,9 +6,10 @@
     <root>/train/balanced/<scene>/mask_00.png                              255 seen by both cameras, 0 occluded
     <root>/train/balanced/<scene>/calib_00-02.xml                          rectified calibration, OpenCV XML
 
-228 pairs of 38 scenes, 4112 x 3008 px; the test part has no public ground truth. At quarter resolution (Q) images are
-averaged over blocks of 4 x 4 pixels, disparity and masks keep the first pixel of each block (nearest neighbour, as the
-authors' own evaluation does), and the disparity is divided by 4.
+228 pairs of 38 scenes, 4112 x 3008 px; the test part has no public ground truth. At quarter resolution (Q) images,
+disparity and masks keep the first pixel of each block of 4 x 4 (nearest neighbour), and the disparity is divided by 4:
+so does the evaluation code of Stereo Anywhere (test.py --iscale 4 --oscale 4), the only published one for this use of
+Booster. In the splits with `-averaged`, images are averaged over the blocks instead, which does not alias fine texture.
 """
 
 import functools
@@ -42,7 +43,11 @@ from linstereo.geometry.calibration import StereoCalibration
 
 NAME = "booster"
 _REDUCTIONS = {"trainQ": 4, "trainH": 2, "trainF": 1}
-_SPELLINGS = {**{split: split for split in _REDUCTIONS}, "Q": "trainQ", "H": "trainH", "F": "trainF", "train": "trainQ"}
+_AVERAGED = {"trainQ-averaged": "trainQ", "trainH-averaged": "trainH"}
+_SPELLINGS = {
+    **{split: split for split in (*_REDUCTIONS, *_AVERAGED)},
+    **{"Q": "trainQ", "H": "trainH", "F": "trainF", "train": "trainQ"},
+}
 SPLITS = tuple(_SPELLINGS)
 """The balanced training part at quarter (Q, also `train`), half (H) or full (F) resolution."""
 _LARGEST_XML = 1 << 20
@@ -55,12 +60,13 @@ def open_booster(root: str | os.PathLike[str], split: str | None = None) -> List
     base = check_root(root, dataset=NAME, expected=["train/balanced"]) / "train" / "balanced"
     files = [pair for scene in folder_names(base) for pair in _list_scene(base / scene)]
     require_some(files, dataset=NAME, looked_for="<scene>/camera_00/*.png", where=base)
-    read = functools.partial(read_booster_pair, reduction=_REDUCTIONS[split])
+    reduction = _REDUCTIONS[_AVERAGED.get(split, split)]
+    read = functools.partial(read_booster_pair, reduction=reduction, average=split in _AVERAGED)
     return ListedDataset(f"{NAME}/{split}", files, read)
 
 
-def read_booster_pair(files: PairFiles, *, reduction: int = 4) -> StereoSample:
-    """Read one listed pair at 1 / `reduction` of its resolution."""
+def read_booster_pair(files: PairFiles, *, reduction: int = 4, average: bool = False) -> StereoSample:
+    """Read one listed pair at 1 / `reduction` of its resolution; with `average`, images are averaged over blocks."""
     assert files.disparity is not None
     assert files.occlusion is not None
     assert files.calibration is not None
@@ -73,10 +79,17 @@ def read_booster_pair(files: PairFiles, *, reduction: int = 4) -> StereoSample:
     sx, sy = width / left.shape[1], height / left.shape[0]
     disparity = _every(disparity, reduction, height, width) * np.float32(sx)  # [H, W] of the reduced image
     valid = disparity > 0
+    if average:
+        left, right = (
+            np.asarray(cv2.resize(view, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+            for view in (left, right)
+        )
+    else:
+        left, right = (np.ascontiguousarray(_every(view, reduction, height, width)) for view in (left, right))
     return StereoSample(
         name=files.name,
-        left=_shrink(left, height, width),
-        right=_shrink(right, height, width),
+        left=left,
+        right=right,
         disparity=disparity,
         valid=valid,
         occluded=valid & (_every(mask, reduction, height, width) == 0),
@@ -115,6 +128,8 @@ def read_booster_calibration(path: str | os.PathLike[str]) -> StereoCalibration:
 
 def _list_scene(scene: Path) -> list[PairFiles]:
     folders = [scene / "camera_00", scene / "camera_02"]
+    if not any(folder.is_dir() for folder in folders) and not (scene / "disp_00.npy").is_file():
+        return []  # no scene at all
     for folder, holding in zip(folders, ("the left images", "the right images"), strict=True):
         require_folder(folder, dataset=NAME, holding=holding)
     lefts, rights = (files_by_stem(folder, (".png",)) for folder in folders)
@@ -141,11 +156,6 @@ def _matrix(storage: ElementTree.Element, name: str) -> NDArray[np.float64]:
     return np.array(storage.findtext(f"{name}/data", "").split(), dtype=np.float64).reshape(3, 4)
 
 
-def _shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    if image.shape[:2] == (height, width):
-        return image
-    return np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA), dtype=np.uint8)
-
-
 def _every(array: NDArray[_Value], step: int, height: int, width: int) -> NDArray[_Value]:
+    """The first pixel of each block of `step` x `step`; [height, width, ...]."""
     return array[::step, ::step][:height, :width]

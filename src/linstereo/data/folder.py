@@ -71,6 +71,8 @@ def open_collection(
     files: list[PairFiles] = []
     for session in sessions:
         base = root / session
+        if not any((base / folder).is_dir() for folder in ("left", "right", *needs)):
+            continue  # no session at all
         if not any((base / folder).is_dir() for folder in needs):
             looked_for = " or ".join(str(base / folder) for folder in needs)
             raise InputError(f"{dataset}: the ground truth of {session} is missing, looked for {looked_for}; add it")

@@ -17,6 +17,8 @@ from linstereo.errors import InputError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".ppm", ".pgm")
 """Suffixes of image files, in the order of preference when two files share a stem."""
+_STRAY = {"__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information", "lost+found", "Thumbs.db", "desktop.ini"}
+"""What archivers, network storage and desktops leave behind; like hidden names, never part of a dataset."""
 
 
 def check_root(root: str | os.PathLike[str], *, dataset: str, expected: Sequence[str]) -> Path:
@@ -61,12 +63,12 @@ def require_file(path: Path, *, dataset: str, holding: str) -> Path:
 
 
 def folder_names(folder: Path) -> list[str]:
-    """Names of the sub-folders of `folder`, sorted; hidden ones are left out."""
+    """Names of the sub-folders of `folder`, sorted; hidden and stray ones are left out."""
     return sorted(entry.name for entry in _entries(folder) if entry.is_dir())
 
 
 def file_names(folder: Path) -> set[str]:
-    """Names of the files in `folder`; hidden ones are left out."""
+    """Names of the files in `folder`; hidden and stray ones are left out."""
     return {entry.name for entry in _entries(folder) if not entry.is_dir()}
 
 
@@ -123,7 +125,7 @@ def check_size(
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return [entry for entry in entries if not entry.name.startswith(".")]
+            return [entry for entry in entries if not entry.name.startswith(".") and entry.name not in _STRAY]
     except OSError as error:
         raise InputError(f"the folder {folder} cannot be listed: {error.strerror}; check its permissions") from error
 

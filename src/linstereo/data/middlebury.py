@@ -9,6 +9,7 @@ only and 0 an unknown one.
 """
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,8 @@ _SPELLINGS = {
 }
 SPLITS = tuple(_SPELLINGS)
 """Official names, and short ones: F, H, Q and `train` (half size) have ground truth, `test` (half size) has none."""
+VIEWS, TRUTHS = ("im0.png", "im1.png"), ("disp0GT.pfm", "mask0nocc.png")
+"""The images of a scene, and its ground truth."""
 VISIBLE = 255
 """Value of mask0nocc.png for a point that both cameras see."""
 
@@ -47,21 +50,38 @@ def open_middlebury(root: str | os.PathLike[str], split: str | None = None) -> L
     split = choose_split(split, dataset=NAME, splits=_SPELLINGS, default="trainingH")
     base = check_root(root, dataset=NAME, expected=[split]) / split
     with_truth = split.startswith("training")
-    files = [
-        list_scene(base / scene, base / scene if with_truth else None, dataset=NAME, name=f"{split}/{scene}")
-        for scene in folder_names(base)
-    ]
+    files = list_scenes(base, base if with_truth else None, dataset=NAME, prefix=split)
     require_some(files, dataset=NAME, looked_for="<scene>/im0.png", where=base)
     return ListedDataset(f"{NAME}/{split}", files, read_middlebury_pair)
 
 
-def list_scene(views: Path, truths: Path | None, *, dataset: str, name: str) -> PairFiles:
-    """The files of one scene in the Middlebury v3 format: images in `views`, ground truth in `truths` (None: none)."""
+def list_scenes(
+    views: Path, truths: Path | None, *, dataset: str, prefix: str, only: Collection[str] | None = None
+) -> list[PairFiles]:
+    """The scenes in the Middlebury v3 format: images in <views>/<scene>, ground truth in <truths>/<scene> (None: none).
+
+    `prefix` and a slash go before their names. A folder with none of the files of a scene is passed over, and so are
+    those that are not in `only`, if that is given.
+    """
+    listed = (
+        _list_scene(
+            views / scene, None if truths is None else truths / scene, dataset=dataset, name=f"{prefix}/{scene}"
+        )
+        for scene in folder_names(views)
+        if only is None or scene in only
+    )
+    return [pair for pair in listed if pair is not None]
+
+
+def _list_scene(views: Path, truths: Path | None, *, dataset: str, name: str) -> PairFiles | None:
+    """The files of one scene; None if `views` has none of them."""
     found = file_names(views)
-    wanted = {"im0.png": (views, found), "im1.png": (views, found)}
+    if not found & {*VIEWS, *TRUTHS, "calib.txt"}:
+        return None
+    wanted = dict.fromkeys(VIEWS, (views, found))
     if truths is not None:
         in_truths = file_names(truths) if truths.is_dir() else set[str]()
-        wanted |= {"disp0GT.pfm": (truths, in_truths), "mask0nocc.png": (truths, in_truths)}
+        wanted |= dict.fromkeys(TRUTHS, (truths, in_truths))
     for file, (folder, available) in wanted.items():
         if file not in available:
             others = ", ".join(other for other, (place, _) in wanted.items() if place == folder and other != file)

@@ -2,14 +2,15 @@
 
 SQUID, the Stereo Quantitative Underwater Image Dataset, is published on
 csms.haifa.ac.il/profiles/tTreibitz/datasets/ambient_forwardlooking. Its layout, from that page's evaluation
-code (`eval_transmission.m`) and from public readers of the files (Wat3R's evaluation,
-github.com/u7079256/In-Air-VS-Underwater):
+code (`eval_transmission.m`) and from public code that reads the files (the names of the variables; that some
+copies have no images but those in xyzPoints.mat, stored as numbers from 0 to 1):
 
     <root>/<site>/stereoParams0.5.mat                       `stereoParams`, a MATLAB stereoParameters object
     <root>/<site>/image_set_<nn>/LFT_<number>resizedUndistort.tif        2737 x 1827, 16 bits, undistorted
     <root>/<site>/image_set_<nn>/RGT_<number>resizedUndistort.tif
     <root>/<site>/image_set_<nn>/distanceFromCamera.mat     `dist_map_l`, `dist_map_r`, metres, NaN where unknown
-    <root>/<site>/image_set_<nn>/xyzPoints.mat              `xyzPointsLeft`, `xyzPointsRight`, metres
+    <root>/<site>/image_set_<nn>/xyzPoints.mat              `xyzPointsLeft`, `xyzPointsRight`, metres, and
+                                                            `imgLeftUndistorted`, `imgRightUndistorted`
 
 with the sites Katzaa, Michmoret, Nachsholim and Satil. Maps and points belong to the pixels of the
 undistorted images, which are not rectified: camera 1 of the calibration is the left one, camera 2 the right
@@ -32,6 +33,11 @@ from linstereo.geometry.rectification import StereoRig
 FilePath = str | os.PathLike[str]
 Side = Literal["left", "right"]
 
+POINTS = {"left": "xyzPointsLeft", "right": "xyzPointsRight"}
+DISTANCES = {"left": "dist_map_l", "right": "dist_map_r"}
+IMAGES = {"left": "imgLeftUndistorted", "right": "imgRightUndistorted"}
+"""Names of the variables by camera."""
+
 _IMAGE_SIZE = (1827, 2737)  # rows and columns of all images, as the evaluation code requires
 _METRES = {
     "mm": 1e-3,
@@ -47,7 +53,7 @@ _METRES = {
 
 def read_squid_distance(path: FilePath, *, side: Side = "left") -> npt.NDArray[np.float32]:
     """Read a `distanceFromCamera.mat` as float32 [H, W] in metres from the camera, 0 where unknown."""
-    name = {"left": "dist_map_l", "right": "dist_map_r"}[side]
+    name = DISTANCES[side]
     distance = as_float_map(_variable(path, name), name=f"{name} of {path}").copy()
     distance[~(np.isfinite(distance) & (distance > 0))] = 0
     return distance
@@ -55,13 +61,29 @@ def read_squid_distance(path: FilePath, *, side: Side = "left") -> npt.NDArray[n
 
 def read_squid_points(path: FilePath, *, side: Side = "left") -> npt.NDArray[np.float32]:
     """Read an `xyzPoints.mat` as float32 [H, W, 3]: x right, y down, z forward, in metres, NaN where unknown."""
-    name = {"left": "xyzPointsLeft", "right": "xyzPointsRight"}[side]
+    name = POINTS[side]
     values = _variable(path, name)
     if not isinstance(values, np.ndarray) or values.ndim != 3 or values.shape[2] != 3 or values.size == 0:
         raise InputError(f"{path} must hold points of the shape [H, W, 3] in {name}; copy or download it again")
     points = to_float32(values, name=f"{name} of {path}").copy()
     points[~(np.isfinite(points).all(axis=2) & (points[..., 2] > 0))] = np.nan
     return points
+
+
+def read_squid_images(path: FilePath) -> list[npt.NDArray[np.uint8] | npt.NDArray[np.uint16]]:
+    """Left and right image inside an `xyzPoints.mat`, each uint8 or uint16 [H, W, 3] RGB."""
+    values = read_mat(path, names=tuple(IMAGES.values()))
+    images = []
+    for name in IMAGES.values():
+        image = values.get(name)
+        if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
+            raise InputError(f"{path} must hold an image of the shape [H, W, 3] in {name}; copy or download it again")
+        if image.dtype.kind == "f":  # MATLAB's own convention: from 0 to 1
+            if not np.isfinite(image).all() or image.min() < 0 or image.max() > 1:
+                raise InputError(f"{path} must hold colours from 0 to 1 in {name}; copy or download it again")
+            image = np.rint(image * 65535).astype(np.uint16)
+        images.append(image)
+    return images
 
 
 def read_squid_calibration(path: FilePath) -> StereoRig:

@@ -28,6 +28,12 @@ from linstereo.geometry.depth import depth_to_disparity
 
 NAME = "tartanair-uw"
 CALIBRATION = StereoCalibration(focal=320.0, baseline=0.25, cx=320.0, cy=240.0)
+_FOLDERS = (
+    ("image_left", "_left", (".png",), "the left images"),
+    ("image_right", "_right", (".png",), "the right images"),
+    ("depth_left", "_left_depth", (".npy", ".png"), "the depth of the left images"),
+)
+"""Of a sequence: a folder, the ending of its files' stems, their suffixes, and what they hold."""
 _LEVELS = {"all": ("Easy", "Hard"), "easy": ("Easy",), "hard": ("Hard",)}
 SPLITS = tuple(_LEVELS)
 """`all` are both levels of motion, the 22 sequences of 13,583 pairs on which the paper evaluates."""
@@ -72,11 +78,9 @@ def read_tartanair_pair(files: PairFiles) -> StereoSample:
 def _list_sequence(sequence: Path, *, prefix: str) -> list[PairFiles]:
     folders = {}
     frames = {}
-    for folder, ending, suffixes, holding in (
-        ("image_left", "_left", (".png",), "the left images"),
-        ("image_right", "_right", (".png",), "the right images"),
-        ("depth_left", "_left_depth", (".npy", ".png"), "the depth of the left images"),
-    ):
+    if not any((sequence / folder).is_dir() for folder, *_ in _FOLDERS):
+        return []  # no sequence at all
+    for folder, ending, suffixes, holding in _FOLDERS:
         folders[folder] = require_folder(sequence / folder, dataset=NAME, holding=holding)
         names = files_by_stem(folders[folder], suffixes)
         frames[folder] = {stem.removesuffix(ending): name for stem, name in names.items() if stem.endswith(ending)}

@@ -183,8 +183,8 @@ _PROTOCOLS = (
         regions=REGIONS,
         truth="every pixel with a disparity above 0, transparent and mirroring surfaces included",
         resolution=(
-            "a quarter of the width and height: images averaged over blocks of 4 x 4 pixels, the disparity "
-            "of the first pixel of each block divided by 4; errors are pixels of the small image"
+            "a quarter of the width and height: the first pixel of each block of 4 x 4, as in Stereo Anywhere's "
+            "evaluation code, its disparity divided by 4; errors are pixels of the small image"
         ),
     ),
     Protocol(
