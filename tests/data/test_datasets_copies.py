@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.data import layouts
 from tests.data.checks import assert_dataset, chosen
-from tests.data.test_datasets_errors import FILES, MAKERS
+from tests.data.test_datasets_errors import MAKERS
 from tests.data.writers import write_mat, write_rgb
 
 from linstereo.cli import main
@@ -33,10 +33,9 @@ def test_stray_folders_and_files_are_passed_over(tmp_path: Path, name: str) -> N
         if any(path.is_dir() for path in folder.iterdir()):
             write_rgb(folder / "thumbnails" / "im0_small.jpg", np.zeros((8, 8, 3), np.uint8))
             (folder / "empty").mkdir()
-    first = Path(FILES[name][0]).parts[0]
-    shutil.copytree(root / first, tmp_path / "copy")
-    for folder in folders:
-        shutil.copytree(tmp_path / "copy", folder / "__MACOSX" / first)
+        for inside in ("left", "camera_00", "image_left"):  # what would make a scene of it
+            (folder / "__MACOSX" / inside).mkdir(parents=True)
+        (folder / "__MACOSX" / "im0.png").write_bytes(b"\0")
     after = open_dataset(name, root)
     assert [after.sample_name(index) for index in range(len(after))] == names
 
