@@ -171,6 +171,30 @@ def test_evaluate_names_and_counts_the_odd_set(tmp_path: Path, capsys: pytest.Ca
         assert "SQUID, 3 of 57 pairs" in text
 
 
+def test_evaluate_goes_on_without_a_set_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layouts.make_squid(tmp_path / "data", points=True)
+    points = tmp_path / "data" / "Katzaa" / "image_set_01" / "xyzPoints.mat"
+    write_mat(points, xyzPointsLeft=np.zeros((5, 6, 3)))
+    out = tmp_path / "out"
+    arguments = ["evaluate", "--benchmark", f"squid={tmp_path / 'data'}", "--method", "sgbm", "--out", str(out)]
+    for _ in range(2):  # measured, and from the records
+        assert main(arguments) == 0
+        found = json.loads((out / "results.json").read_text())["benchmarks"]["squid"]
+        assert (found["measured"], found["images_measured"], found["images_in_split"]) == ("3 of 57 pairs", 3, 4)
+        assert [image["name"].split("/")[0] for image in found["images"]] == ["Michmoret", "Nachsholim", "Satil"]
+        assert found["left_out"][0].startswith(f"Katzaa/image_set_01 ({points} is 6 x 5 px but ")
+        printed = capsys.readouterr().out
+        assert "1 pair on disk left out: Katzaa/image_set_01" in printed
+        assert "Measured on 3 images, " in printed
+        html = (out / "report.html").read_text()
+        assert html.count('<figure class="image">') == 3
+        assert all(f"left image of {site}/image_set_01" in html for site in ("Michmoret", "Nachsholim", "Satil"))
+    for path in (tmp_path / "data").glob("*/*/xyzPoints.mat"):
+        write_mat(path, xyzPointsLeft=np.zeros((5, 6, 3)))
+    assert main(arguments) == 2
+    assert "squid: none of the images can be read, such as Katzaa/image_set_01: " in capsys.readouterr().err
+
+
 def test_names_of_variables(tmp_path: Path) -> None:
     write_mat(tmp_path / "a.mat", one=np.zeros((3, 4)), two="text")
     assert mat_names(tmp_path / "a.mat") == ("one", "two")

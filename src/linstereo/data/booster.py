@@ -8,8 +8,8 @@
 
 228 pairs of 38 scenes, 4112 x 3008 px; the test part has no public ground truth. At quarter resolution (Q) images,
 disparity and masks keep the first pixel of each block of 4 x 4 (nearest neighbour), and the disparity is divided by 4:
-so does the evaluation code of Stereo Anywhere (test.py --iscale 4 --oscale 4), the only published one for this use of
-Booster. In the splits with `-averaged`, images are averaged over the blocks instead, which does not alias fine texture.
+so does the published evaluation code of Stereo Anywhere (test.py --iscale 4 --oscale 4). In the splits with
+`-averaged`, images are averaged over the blocks instead, which does not alias fine texture.
 """
 
 import functools

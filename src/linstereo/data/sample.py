@@ -86,7 +86,7 @@ class ListedDataset:
     started by any method.
 
     `left_out` are sentences about pairs that are on disk but not usable, each of which names one; empty for a dataset
-    whose pairs must all be whole.
+    whose pairs must all be whole. `tolerant` says that an evaluation shall go on without a pair that cannot be read.
     """
 
     def __init__(
@@ -96,10 +96,12 @@ class ListedDataset:
         read: Callable[[PairFiles], StereoSample],
         *,
         left_out: Sequence[str] = (),
+        tolerant: bool = False,
     ) -> None:
         self.name = name
         self.files = tuple(files)
         self.left_out = tuple(left_out)
+        self.tolerant = tolerant
         self._read = read
 
     def __len__(self) -> int:

@@ -15,7 +15,8 @@ comes from the scene points where they are there, else from the distances along 
 
 Copies differ. Some sets, mostly of Nachsholim, have no images but those inside xyzPoints.mat, which are read then; the
 sites are also spelt Nachsolim and Mikhmoret. A set that lacks files, or whose ground truth is damaged, is left out and
-told in `left_out`, and does not keep the others from being read.
+told in `left_out`, and does not keep the others from being read; nor does one whose files turn out to be damaged or not
+to fit each other only when an evaluation reads them.
 """
 
 import functools
@@ -92,7 +93,7 @@ def open_squid(root: str | os.PathLike[str], split: str | None = None) -> Listed
     if left_out and not files:
         raise InputError(f"{NAME}: none of the {len(left_out)} sets in {root} can be used, such as {left_out[0]}")
     require_some(files, dataset=NAME, looked_for=f"image_set_*/LFT_*{_IMAGE_ENDING}", where=root)
-    return ListedDataset(f"{NAME}/{split}", files, read_squid_pair, left_out=left_out)
+    return ListedDataset(f"{NAME}/{split}", files, read_squid_pair, left_out=left_out, tolerant=True)
 
 
 def read_squid_pair(files: PairFiles) -> StereoSample:

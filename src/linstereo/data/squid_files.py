@@ -38,6 +38,7 @@ DISTANCES = {"left": "dist_map_l", "right": "dist_map_r"}
 IMAGES = {"left": "imgLeftUndistorted", "right": "imgRightUndistorted"}
 """Names of the variables by camera."""
 
+_BRIGHTEST = 2.0  # cubic interpolation overshoots 1 a little; what is brighter has another scale
 _IMAGE_SIZE = (1827, 2737)  # rows and columns of all images, as the evaluation code requires
 _METRES = {
     "mm": 1e-3,
@@ -79,9 +80,9 @@ def read_squid_images(path: FilePath) -> list[npt.NDArray[np.uint8] | npt.NDArra
         if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
             raise InputError(f"{path} must hold an image of the shape [H, W, 3] in {name}; copy or download it again")
         if image.dtype.kind == "f":  # MATLAB's own convention: from 0 to 1
-            if not np.isfinite(image).all() or image.min() < 0 or image.max() > 1:
+            if not np.isfinite(image).all() or image.max() > _BRIGHTEST:
                 raise InputError(f"{path} must hold colours from 0 to 1 in {name}; copy or download it again")
-            image = np.rint(image * 65535).astype(np.uint16)
+            image = np.rint(image.clip(0, 1) * 65535).astype(np.uint16)
         images.append(image)
     return images
 

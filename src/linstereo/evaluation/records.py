@@ -33,17 +33,24 @@ class Record:
 
     score: what was measured; stamp: the state of the files it came from; seconds: how long the prediction took.
     prior: what the depth prior did; None for a method without it.
+    unreadable: why the image could not be read, which its score, without any region, does not say; None if it could.
     """
 
     score: ImageScore
     stamp: Stamp
     seconds: float | None
     prior: PriorRecord | None = None
+    unreadable: str | None = None
 
     def to_line(self) -> bytes:
         """One line of JSON, and a newline on both sides: a line that was cut short before it stays alone."""
-        prior = None if self.prior is None else self.prior.to_json()
-        content = {"score": self.score.to_json(), "stamp": self.stamp, "seconds": self.seconds, "prior": prior}
+        content = {
+            "score": self.score.to_json(),
+            "stamp": self.stamp,
+            "seconds": self.seconds,
+            "prior": None if self.prior is None else self.prior.to_json(),
+            "unreadable": self.unreadable,
+        }
         return f"\n{json.dumps(content, allow_nan=False)}\n".encode()
 
     @classmethod
@@ -52,12 +59,13 @@ class Record:
         try:
             content = json.loads(line)
             stamp = tuple((int(size), int(time)) for size, time in content["stamp"])
-            seconds, prior = content["seconds"], content["prior"]
+            seconds, prior, unreadable = content["seconds"], content["prior"], content["unreadable"]
             return cls(
                 ImageScore.from_json(content["score"]),
                 stamp,
                 None if seconds is None else float(seconds),
                 None if prior is None else PriorRecord.from_json(prior),
+                None if unreadable is None else str(unreadable),
             )
         except (ValueError, KeyError, TypeError, RecursionError):  # InputError is a ValueError
             return None

@@ -207,13 +207,13 @@ def notes(result: BenchmarkResult, *, settings: Mapping[str, Any], paper: bool) 
     benchmark = result.benchmark
     every = result.regions["all"]
     part = "" if benchmark.count == len(benchmark.names) else f", the first of {len(benchmark.names)}"
-    told = [f"Measured on {_counted(benchmark.count, 'image')}{part}, {_counted(every.pixels, 'pixel')}."]
+    told = [f"Measured on {_counted(benchmark.measured, 'image')}{part}, {_counted(every.pixels, 'pixel')}."]
     told += _part_notes(benchmark)
     if settings.get("trained") is False:
         told.append("The weights of the network are random, not trained: its figures mean nothing.")
     if every.images_without_pixels:
         told.append(f"{_counted(every.images_without_pixels, 'image')} without any counted pixel left out of the mean.")
-    unlabelled = [name for name, region in result.regions.items() if region.images_without_labels == benchmark.count]
+    unlabelled = [name for name, region in result.regions.items() if region.images_without_labels == benchmark.measured]
     if unlabelled:
         told.append(f"No image has labels for {' and '.join(unlabelled)}.")
     if every.non_finite_pixels:

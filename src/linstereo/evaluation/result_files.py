@@ -73,9 +73,9 @@ def _benchmark_json(result: BenchmarkResult) -> dict[str, Any]:
         "own_split": benchmark.own_split,
         "complete": benchmark.complete,
         "official": None if official is None else dataclasses.asdict(official),
-        "measured": None if official is None else official.coverage(benchmark.count),
+        "measured": None if official is None else official.coverage(benchmark.measured),
         "images_in_split": len(benchmark.names),
-        "images_measured": benchmark.count,
+        "images_measured": benchmark.measured,
         "left_out": list(benchmark.left_out),
         "depth_prior": None if prior is None else prior.to_json(),
         "headline": {

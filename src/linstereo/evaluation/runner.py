@@ -45,7 +45,7 @@ class Benchmark:
 
     key: its name, with the split if that is not the protocol's own; usable as a folder name.
     protocol: the rules; its split is the one that is used.
-    names: all samples of the split; only the first `count` are measured.
+    names: all samples of the split; only the first `count` are measured, and of these none of `unreadable`.
     own_split: whether the split is the one the protocol prescribes, on which published results are.
     official: what the split officially holds; None if that is not fixed or not published.
     left_out: sentences about pairs on disk that cannot be used.
@@ -59,16 +59,22 @@ class Benchmark:
     own_split: bool
     official: OfficialCount | None = None
     left_out: tuple[str, ...] = ()
+    unreadable: frozenset[str] = frozenset()
+
+    @property
+    def measured(self) -> int:
+        """How many samples are measured."""
+        return len(self.chosen)
 
     @property
     def complete(self) -> bool | None:
         """Whether exactly the official number of pairs is measured; None if there is no such number."""
-        return None if self.official is None else self.count == self.official.count
+        return None if self.official is None else self.measured == self.official.count
 
     @property
     def part(self) -> str:
         """How much of the benchmark is measured, such as "3 of 15 scenes"; empty if all of it is, or nobody knows."""
-        return "" if self.official is None or self.complete else self.official.coverage(self.count)
+        return "" if self.official is None or self.complete else self.official.coverage(self.measured)
 
     @property
     def title(self) -> str:
@@ -78,7 +84,7 @@ class Benchmark:
     @property
     def chosen(self) -> tuple[str, ...]:
         """The names of the samples that are measured."""
-        return self.names[: self.count]
+        return tuple(name for name in self.names[: self.count] if name not in self.unreadable)
 
 
 @dataclass(frozen=True)
@@ -200,7 +206,7 @@ class Run:
         known, _ = usable(self._records.read()[0], self._current_stamps())
         for index in self.share:
             name = self.benchmark.names[index]
-            if name in known:
+            if name in known and known[name].unreadable is None:
                 self._gallery.remember(index, known[name].score)
         for index in self.share:
             name = self.benchmark.names[index]
@@ -218,8 +224,9 @@ class Run:
                 f"{benchmark.key}: {len(missing)} images were not measured, such as {missing[0]}; its files may have "
                 "changed meanwhile, run the same command again"
             )
-        scores = merge_scores([[record.score for record in known.values()]], order=benchmark.chosen)
-        places = {name: index for index, name in enumerate(benchmark.chosen)}
+        benchmark = _without_unreadable(benchmark, known)
+        scores = merge_scores([[known[name].score for name in benchmark.chosen]], order=benchmark.chosen)
+        places = {name: index for index, name in enumerate(benchmark.names)}
         worst = self._gallery.worst((places[score.name], score) for score in scores)
         for index in worst:
             if not self._gallery.has(index):
@@ -236,7 +243,12 @@ class Run:
 
     def _measure(self, index: int) -> Record:
         name = self.benchmark.names[index]
-        sample = self.benchmark.dataset[index]
+        try:
+            sample = self.benchmark.dataset[index]
+        except InputError as error:
+            if not isinstance(self.benchmark.dataset, ListedDataset) or not self.benchmark.dataset.tolerant:
+                raise
+            return Record(ImageScore(name, {}), self._current_stamps()[name], None, unreadable=str(error))
         method, report = self._method, None
         begin = time.perf_counter()
         if isinstance(method, ReportingMethod):
@@ -297,6 +309,16 @@ def evaluate(
             run.measure(on_image=on_image)
     worker.wait_for_all()
     return [run.result() for run in runs] if worker.leads else None
+
+
+def _without_unreadable(benchmark: Benchmark, known: Mapping[str, Record]) -> Benchmark:
+    """The benchmark without the images that could not be read; `InputError` if that is all of them."""
+    reasons = {name: reason for name in benchmark.chosen if (reason := known[name].unreadable) is not None}
+    if reasons and len(reasons) == len(benchmark.chosen):
+        name, reason = next(iter(reasons.items()))
+        raise InputError(f"{benchmark.key}: none of the images can be read, such as {name}: {reason}")
+    told = tuple(f"{name} ({reason})" for name, reason in reasons.items())
+    return dataclasses.replace(benchmark, unreadable=frozenset(reasons), left_out=benchmark.left_out + told)
 
 
 def _dataset_files(dataset: StereoDataset, index: int) -> tuple[Path, ...]:
