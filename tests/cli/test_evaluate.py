@@ -247,7 +247,7 @@ def test_a_part_of_a_benchmark_does_not_pass_for_the_whole(
             assert ("not comparable" in text) == (bool(paper) and not whole)
             assert (f"Middlebury (H), {said}" in text) == (not whole)
             assert ("not the figures of the benchmark" in text) == (not whole)
-        assert (f"Pairs: only {said}; the benchmark is the 15 training scenes" in printed) == (not whole)
+        assert (f"Pairs: only {said}; the whole would be the 15 training scenes" in printed) == (not whole)
         rows = [line for line in printed.splitlines() if line.startswith("| RAFT-Stereo")]
         assert all(("not comparable" in row) != whole for row in rows)
     found = results(tmp_path / "out")["benchmarks"]["middlebury"]

@@ -325,7 +325,7 @@ def describe(protocol: Protocol, *, part: str = "") -> str:
     whole = f"{protocol.pairs}{f' (split {protocol.split})' if protocol.split else ''}"
     lines = [
         f"{protocol.title} (protocol {protocol.name})",
-        f"Pairs: only {part}; the benchmark is {whole}." if part else f"Pairs: {whole}.",
+        f"Pairs: only {part}; the whole would be {whole}." if part else f"Pairs: {whole}.",
         f"Ground truth: {protocol.truth}.",
         f"Range: {_describe_range(protocol)}.",
         f"Regions: {'; '.join(_REGION_WORDS[region] for region in protocol.regions)}.",
