@@ -12,9 +12,9 @@ import linstereo
 from linstereo import InputError, StereoPredictor
 from linstereo.data.images import write_image
 from linstereo.geometry.calibration import StereoCalibration
-from linstereo.model.checkpoint import save_checkpoint
+from linstereo.model.checkpoint import bundled_weights, save_checkpoint
 from linstereo.model.presets import LinStereoConfig, build, preset
-from linstereo.predictor import bundled_weights, read_pair, working_size
+from linstereo.predictor import read_pair, working_size
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
 
@@ -218,17 +218,33 @@ def test_load_takes_the_bundled_weights(pair, tmp_path, monkeypatch):
     model = build(preset("compact"))
     (tmp_path / "weights").mkdir()
     save_checkpoint(model, tmp_path / "weights/compact.safetensors")
-    monkeypatch.setattr("linstereo.predictor.resources.files", lambda package: {"linstereo": tmp_path}[package])
+    monkeypatch.setattr("linstereo.model.checkpoint.resources.files", lambda package: {"linstereo": tmp_path}[package])
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "compact").mkdir()  # a folder of that name does not get in the way of the default
-    default = linstereo.load(device="cpu")
-    (tmp_path / "compact").rmdir()
-    for predictor in (default, linstereo.load("compact", device="cpu")):
+    (tmp_path / "compact").mkdir()  # a folder of that name that holds no checkpoint does not get in the way
+    for predictor in (linstereo.load(device="cpu"), linstereo.load("compact", device="cpu")):
         assert predictor.trained
         assert predictor.name == "compact (bundled)"
         for key, value in model.state_dict().items():
             torch.testing.assert_close(predictor.model.state_dict()[key], value, rtol=0, atol=0)
         assert predictor.predict(*pair, iters=1).disparity.shape == (64, 96)
+
+
+def test_a_run_called_compact_goes_before_the_bundled_model_unless_that_is_the_default(tmp_path, monkeypatch):
+    torch.manual_seed(6)
+    (tmp_path / "compact").mkdir()
+    own = build(preset("compact"))
+    own.save_pretrained(tmp_path / "compact")
+    monkeypatch.chdir(tmp_path)
+    assert linstereo.load(device="cpu").name == "compact (bundled)"
+    named = linstereo.load("compact", device="cpu")
+    assert named.name == "compact"
+    for model in (named.model, linstereo.LinStereo.from_pretrained("compact")):
+        assert torch.equal(model.residual_head.out.weight, own.residual_head.out.weight)
+
+
+def test_compact_is_the_bundled_model_for_from_pretrained_too():
+    bundled, named = linstereo.load(device="cpu").model, linstereo.LinStereo.from_pretrained("compact")
+    assert all(torch.equal(named.state_dict()[key], value) for key, value in bundled.state_dict().items())
 
 
 def test_bundled_weights_belong_to_the_package():

@@ -16,13 +16,27 @@ MAX_PIXELS = 2**27
 def read_file(path: str | os.PathLike[str]) -> bytes:
     """The content of a regular, readable, non-empty file; anything else is an `InputError` naming it."""
     file = Path(path)
+    with readable(file):
+        data = file.read_bytes()
+    if not data:
+        raise InputError(f"{file} is empty; copy or download it again")
+    return data
+
+
+@contextlib.contextmanager
+def readable(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Check that `path` is a regular file, and turn a failure to read it in the block into an `InputError` naming it.
+
+    Pipes and devices are refused before they are opened, because reading them could wait or go on for ever.
+    """
+    file = Path(path)
     try:
         mode = file.stat().st_mode
         if stat.S_ISDIR(mode):
             raise InputError(f"{file} is a folder; give the path of a file")
         if not stat.S_ISREG(mode):
             raise InputError(f"{file} is not a regular file; give the path of a file on disk")
-        data = file.read_bytes()
+        yield
     except FileNotFoundError as error:
         raise InputError(f"{file} does not exist; check the path") from error
     except PermissionError as error:
@@ -31,9 +45,6 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
         raise InputError(f"{file} cannot be read: {error.strerror}; check the path and the disk") from error
     except ValueError as error:
         raise _no_file_name(path, error) from error
-    if not data:
-        raise InputError(f"{file} is empty; copy or download it again")
-    return data
 
 
 def check_pixel_count(*, width: int, height: int, path: str | os.PathLike[str]) -> None:

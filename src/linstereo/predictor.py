@@ -4,7 +4,6 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 
 import cv2
@@ -20,6 +19,7 @@ from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.depth import disparity_to_depth
 from linstereo.geometry.point_cloud import PointCloud, point_cloud
 from linstereo.model.backbone import DepthAnything3, load_da3_weights
+from linstereo.model.checkpoint import BUNDLED, bundled_weights, is_bundled
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, match_sparse
 from linstereo.model.linstereo import PAD_TO, LinStereo
@@ -29,7 +29,6 @@ MIN_SIDE = 32  # px; the smallest image the network takes
 MAX_SCALE = 4.0  # largest factor by which images may be enlarged
 MAX_OWN_SCALE = 2.0  # largest factor by which they are unless the user says so
 STORED_VOLUME_LIMIT = 1 << 30  # bytes of correlations above which they are computed on the fly
-BUNDLED = "compact"  # the preset whose trained weights are part of the package
 
 ImageLike = npt.ArrayLike | str | os.PathLike[str]
 
@@ -170,24 +169,20 @@ def load(
         backbone_weights: official DA3 weights for the frozen backbone, a path or hub name; from the hub by default.
     """
     name = BUNDLED if name_or_path is None else str(name_or_path)
-    by_name = name_or_path is None or (name in PRESETS and not Path(name).exists())
-    bundled = by_name and name == BUNDLED
-    if bundled:
-        model = LinStereo.from_pretrained(bundled_weights())
-    elif by_name:
+    bundled = name_or_path is None or is_bundled(name_or_path)
+    random = not bundled and name in PRESETS and not Path(name).exists()
+    if random:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = build(preset(name))
     else:
-        model = LinStereo.from_pretrained(name, backbone_weights=backbone_weights)
+        model = LinStereo.from_pretrained(bundled_weights() if bundled else name, backbone_weights=backbone_weights)
     if backbone_weights is not None:
         if not isinstance(model.backbone, DepthAnything3):
             raise InputError(f"the model {name!r} has a backbone of its own; leave out the backbone weights")
-        if by_name:
+        if random:
             load_da3_weights(model.backbone, backbone_weights)
-    return StereoPredictor(
-        model, device=device, trained=bundled or not by_name, name=f"{name} (bundled)" if bundled else name
-    )
+    return StereoPredictor(model, device=device, trained=not random, name=f"{name} (bundled)" if bundled else name)
 
 
 def working_size(height: int, width: int, pixels: int) -> tuple[int, int]:
@@ -201,11 +196,6 @@ def working_size(height: int, width: int, pixels: int) -> tuple[int, int]:
         return height, width
     rows, columns = (max(round(scale * side / PAD_TO), math.ceil(side / PAD_TO)) for side in (height, width))
     return rows * PAD_TO, columns * PAD_TO
-
-
-def bundled_weights() -> Path:
-    """The file of the trained weights that are part of the package."""
-    return Path(str(resources.files("linstereo").joinpath("weights", f"{BUNDLED}.safetensors")))
 
 
 def read_pair(left: ImageLike, right: ImageLike) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:

@@ -1,4 +1,4 @@
-"""Finding, reading and checking weights in safetensors files, the only kind of checkpoint the package opens.
+"""Reading and checking weights in safetensors files, the only kind of checkpoint the package opens.
 
 Pickled checkpoints can run code when they are read, so they are recognised and refused, never opened.
 """
@@ -6,98 +6,74 @@ Pickled checkpoints can run code when they are read, so they are recognised and 
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-import huggingface_hub
 import torch
-from huggingface_hub.errors import (
-    EntryNotFoundError,
-    HfHubHTTPError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    RepositoryNotFoundError,
-)
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
 from torch import Tensor
 
 from linstereo.errors import InputError
+from linstereo.files import readable
 
 # A safetensors file is: header length (8 bytes, little endian), JSON header, tensor data.
 LENGTH_BYTES = 8
-LONGEST_HEADER = 100_000_000  # the format's own limit
+LONGEST_HEADER = 4 << 20  # bytes; a hundred times that of DA3, and little enough to be parsed without a thought
 PICKLE_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".pickle")
 PICKLE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 LFS_MAGIC = b"version https://git-lfs"
-HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 WEIGHT_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
-def find_checkpoint(
-    name_or_path: str | os.PathLike[str], *, file_name: str, hub_names: Mapping[str, str] | None = None
-) -> Path:
-    """The weights file behind a path or a hub name, downloaded if need be.
+class Header(NamedTuple):
+    """What a safetensors file says about itself, known without reading a tensor.
 
-    Args:
-        name_or_path: a file, a folder that holds `file_name`, or a repository of the Hugging Face hub that does. What
-            exists on disk goes first.
-        file_name: the file to look for in folders and repositories.
-        hub_names: short names of repositories.
+    metadata: text entries.
+    shapes: of all tensors, by name.
     """
-    path = Path(name_or_path).expanduser()
-    if path.is_dir():
-        if not (path / file_name).is_file():
-            raise InputError(f"the folder {path} holds no {file_name}; give the weights file itself")
-        return path / file_name
-    if path.exists():
-        return path
-    name = str(name_or_path)
-    short = hub_names or {}
-    repository = short.get(name.upper(), name)
-    is_hub_name = HUB_NAME.fullmatch(repository) and path.suffix not in (".safetensors", *PICKLE_SUFFIXES)
-    if isinstance(name_or_path, str) and is_hub_name:
-        return _download(repository, file_name)
-    models = f"one of the hub models {', '.join(short)}" if short else "the name OWNER/MODEL of a hub model"
-    raise InputError(f"there is no checkpoint {name!r}; give the path of a {file_name} or {models}")
+
+    metadata: dict[str, str]
+    shapes: dict[str, tuple[int, ...]]
 
 
-def _download(repository: str, file_name: str) -> Path:
-    remedy = f"download its {file_name} by other means and give that file's path"
-    try:
-        return Path(huggingface_hub.hf_hub_download(repository, file_name))
-    except (RepositoryNotFoundError, HFValidationError) as error:
-        raise InputError(
-            f"there is no public model {repository!r} on the Hugging Face hub, nor such a path here; "
-            f"check the name, or {remedy}"
-        ) from error
-    except LocalEntryNotFoundError as error:
-        raise InputError(
-            f"the Hugging Face hub cannot be reached and {repository!r} is not in the local cache; {remedy}"
-        ) from error
-    except EntryNotFoundError as error:
-        raise InputError(
-            f"the hub model {repository!r} has no file {file_name}; choose another model, or give a path"
-        ) from error
-    except (HfHubHTTPError, OSError, RuntimeError) as error:  # refused, interrupted, or no room to store it
-        raise InputError(
-            f"downloading {repository!r} from the Hugging Face hub failed ({type(error).__name__}); {remedy}"
-        ) from error
+def read_header(path: str | os.PathLike[str]) -> Header:
+    """Read the header of a safetensors file; it costs little memory whatever the file claims to hold.
+
+    A file that is missing, unreadable, cut short, a pipe, a pickle or of any other kind raises `InputError`.
+    """
+    file = Path(path)
+    with readable(file), file.open("rb") as stream:
+        size = file.stat().st_size
+        start = stream.read(max(LENGTH_BYTES + 1, len(LFS_MAGIC)))
+        length = int.from_bytes(start[:LENGTH_BYTES], "little")
+        # The brace comes first: a header length may happen to begin with the bytes of a pickle.
+        if length > LONGEST_HEADER or start[LENGTH_BYTES : LENGTH_BYTES + 1] != b"{":
+            raise InputError(_what_it_is_instead(file, start))
+        stream.seek(LENGTH_BYTES)
+        content = stream.read(min(length, size))
+    whole = LENGTH_BYTES + length
+    if len(content) == length:
+        header, data_length = _parse_header(content, file=file)
+        whole += data_length
+    if size < whole:
+        raise InputError(f"{file} is cut short: it holds {size} bytes of at least {whole}; download or copy it again")
+    return header
 
 
-def check_weights(
-    found: Mapping[str, Tensor],
+def check_layout(
+    found: Mapping[str, tuple[int, ...]],
     expected: Mapping[str, Tensor],
     *,
     file: Path,
     wanted: str,
     unused: re.Pattern[str] | None = None,
-) -> dict[str, Tensor]:
-    """The tensors of `found` that `expected` names, after checking every one of them.
+) -> None:
+    """Raise `InputError` unless a file's tensors are those of a network, by name and shape.
 
     Args:
-        found: what `file` holds.
-        expected: a tensor of the right shape for every key that must be there.
+        found: shapes of the tensors in `file`.
+        expected: a tensor of the right shape for every key that must be there; it may be without memory (meta).
         file: named in errors.
         wanted: what the user should give instead, in errors.
         unused: keys that may be left over; any other surplus key is an error.
@@ -107,12 +83,16 @@ def check_weights(
     surplus = [key for key in found if key not in expected and not (unused and unused.fullmatch(key))]
     if surplus:
         raise InputError(f"{file} has weights that do not belong to this model: {_some(surplus)}; give {wanted}")
-    for key, parameter in expected.items():
-        tensor = found[key]
-        if tensor.shape != parameter.shape:
-            raise InputError(
-                f"{file} has {key} in shape {tuple(tensor.shape)} instead of {tuple(parameter.shape)}; give {wanted}"
-            )
+    for key, tensor in expected.items():
+        if found[key] != tuple(tensor.shape):
+            raise InputError(f"{file} has {key} in shape {found[key]} instead of {tuple(tensor.shape)}; give {wanted}")
+
+
+def read_weights(file: Path, names: Iterable[str], *, prefix: str = "") -> dict[str, Tensor]:
+    """The tensors `prefix + name` of a file that `read_header` accepts, by name, checked to be finite numbers."""
+    stored = read_safetensors(file, [prefix + name for name in names])
+    weights = {key.removeprefix(prefix): tensor for key, tensor in stored.items()}
+    for key, tensor in weights.items():
         if tensor.dtype not in WEIGHT_DTYPES:
             raise InputError(
                 f"{file} has {key} as {str(tensor.dtype).removeprefix('torch.')}; "
@@ -120,52 +100,42 @@ def check_weights(
             )
         if not tensor.isfinite().all():
             raise InputError(f"{file} has NaN or infinite values in {key}; download or export the checkpoint again")
-    return {key: found[key] for key in expected}
+    return weights
 
 
-def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The text entries in the header of a file that `read_safetensors` accepts."""
-    with safe_open(path, framework="pt") as file:
-        return dict(file.metadata() or {})
+def read_safetensors(path: str | os.PathLike[str], names: Iterable[str] | None = None) -> dict[str, Tensor]:
+    """Read tensors of a safetensors file, by name, on the CPU and in the precision they are stored in.
 
-
-def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """Read all tensors of a safetensors file, by name, on the CPU and in the precision they are stored in.
-
-    A file that is missing, unreadable, cut short, a pickle or of any other kind raises `InputError`.
+    `names` are those to read, by default all. What `read_header` refuses and a damaged file raise `InputError`.
     """
     file = Path(path)
-    if file.is_dir():
-        raise InputError(f"{file} is a folder, not a checkpoint; give the .safetensors file inside it")
+    wanted = read_header(file).shapes if names is None else names
     try:
-        _refuse_foreign_file(file)
-        return dict(load_file(file))
-    except FileNotFoundError as error:
-        raise InputError(f"there is no checkpoint {file}; check the path") from error
-    except OSError as error:
-        raise InputError(
-            f"cannot read the checkpoint {file}: {error.strerror or error}; check its permissions"
-        ) from error
+        with readable(file), safe_open(file, framework="pt") as opened:
+            return {name: opened.get_tensor(name) for name in wanted}
     except SafetensorError as error:
-        raise InputError(f"{file} is damaged ({_one_line(error)}); download or export the checkpoint again") from error
+        raise _damaged(file, " ".join(str(error).split())) from error
 
 
-def _refuse_foreign_file(file: Path) -> None:
-    """Raise `InputError` unless `file` begins like a safetensors file and is as long as its header says."""
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        start = stream.read(max(LENGTH_BYTES + 1, len(LFS_MAGIC)))
-        header_length = int.from_bytes(start[:LENGTH_BYTES], "little")
-        # The brace comes first: a header length may happen to begin with the bytes of a pickle.
-        if header_length > LONGEST_HEADER or start[LENGTH_BYTES : LENGTH_BYTES + 1] != b"{":
-            raise InputError(_what_it_is_instead(file, start))
-        stream.seek(LENGTH_BYTES)
-        header = stream.read(header_length)
-    expected = LENGTH_BYTES + header_length + (_data_length(header) if len(header) == header_length else 0)
-    if size < expected:
-        raise InputError(
-            f"{file} is cut short: it holds {size} bytes of at least {expected}; download or copy it again"
-        )
+def _parse_header(content: bytes, *, file: Path) -> tuple[Header, int]:
+    """The header, and how many bytes of tensor data it announces."""
+    try:
+        entries = json.loads(content)
+        metadata = entries.pop("__metadata__", None) or {}
+        shapes = {name: tuple(entry["shape"]) for name, entry in entries.items()}
+        ends = [entry["data_offsets"][1] for entry in entries.values()]
+        numbers = [*ends, *(side for shape in shapes.values() for side in shape)]
+        good = all(isinstance(n, int) and n >= 0 for n in numbers)
+        good &= all(isinstance(text, str) for text in metadata.values())
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        raise _damaged(file, "its header cannot be understood") from error
+    if not good:
+        raise _damaged(file, "its header cannot be understood")
+    return Header(metadata, shapes), max(ends, default=0)
+
+
+def _damaged(file: Path, reason: str) -> InputError:
+    return InputError(f"{file} is damaged ({reason}); download or export the checkpoint again")
 
 
 def _what_it_is_instead(file: Path, start: bytes) -> str:
@@ -181,22 +151,6 @@ def _what_it_is_instead(file: Path, start: bytes) -> str:
     return f"{file} is not a safetensors file; give a checkpoint in the .safetensors format"
 
 
-def _data_length(header: bytes) -> int:
-    """Bytes of tensor data a header announces; 0 for a broken header, which the library refuses later."""
-    try:
-        entries = json.loads(header)
-        return max(
-            (int(entry["data_offsets"][1]) for name, entry in entries.items() if name != "__metadata__"),
-            default=0,
-        )
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-        return 0
-
-
 def _some(keys: list[str]) -> str:
     shown = ", ".join(keys[:3])
     return shown if len(keys) <= 3 else f"{shown} and {len(keys) - 3} more"
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

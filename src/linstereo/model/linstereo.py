@@ -108,8 +108,8 @@ class LinStereo(nn.Module):
         """Load a trained model, in eval mode on the CPU.
 
         Args:
-            name_or_path: a `.safetensors` checkpoint, a folder that holds `linstereo.safetensors`, or the name of a
-                hub repository that does.
+            name_or_path: a `.safetensors` checkpoint, a folder that holds `linstereo.safetensors`, the name of a hub
+                repository that does, or `compact` for the trained model that is part of the package.
             backbone_weights: official DA3 `model.safetensors`, or its hub name; by default the one that the checkpoint
                 was trained on, from the hub.
             backbone: the backbone itself, for a checkpoint that was trained on another one than DA3.

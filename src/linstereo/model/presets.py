@@ -5,6 +5,8 @@
 """
 
 import dataclasses
+import math
+import reprlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
@@ -12,6 +14,7 @@ from typing import Any, Literal
 from torch import nn
 
 from linstereo.errors import InputError
+from linstereo.files import MAX_PIXELS
 from linstereo.model.backbone import Backbone, CompactBackbone, build_da3
 from linstereo.model.correlation_start import CUES
 from linstereo.model.cost_volume import HierarchicalCostVolumes, PooledCostVolume
@@ -26,6 +29,24 @@ CHOICES = {
     "start": ("depth_prior", "correlation", "zero"),
     "update": ("pala", "convgru"),
 }
+RANGES: dict[str, tuple[float, float]] = {
+    "scales": (1, 3),
+    "feature_width": (1, 1024),
+    "levels": (1, 10),
+    "radius": (1, 32),
+    "hidden": (4, 1024),
+    "coarse_hidden": (0, 1024),
+    "heads": (1, 64),
+    "blocks": (1, 32),
+    "mlp_ratio": (0.125, 16),
+    "guide": (0, 512),
+    "working_pixels": (0, MAX_PIXELS),
+    "iterations": (1, 1000),
+    "prior_inlier_share": (0, 1),
+}
+"""Smallest and largest value of each numeric setting, far beyond what makes sense on either side: what lies outside is
+damage or malice, which must not cost gigabytes or hours."""
+MAX_BLOCK_WEIGHTS = 1 << 26  # of all PALA blocks of an update scale, about; the paper has 160,000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,28 +102,48 @@ class LinStereoConfig:
     prior_inlier_share: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise InputError(f"{name} is {getattr(self, name)!r}; use {' or '.join(choices)}")
-        if not 1 <= self.scales <= 3:
-            raise InputError(f"scales is {self.scales}; use 1, 2 or 3")
+        self.check()
+
+    def check(self) -> None:
+        """Raise `InputError` unless every setting has its type, lies in its range and suits the others.
+
+        It allocates nothing, so that settings from a file can be judged before a network is built from them.
+        """
+        for field in dataclasses.fields(self):
+            _check_setting(field.name, getattr(self, field.name), field.type)
         for name in ("hidden", "coarse_hidden"):
-            width = getattr(self, name)
-            if width < 0 or width % (4 * self.heads):
-                raise InputError(f"{name} is {width}; with {self.heads} heads use a multiple of {4 * self.heads}")
-        for name in ("feature_width", "levels", "radius", "hidden", "heads", "blocks", "iterations"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; use at least 1")
-        for name in ("guide", "working_pixels"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} is {getattr(self, name)}; use 0 or more")
-        if not 0 <= self.prior_inlier_share <= 1:
-            raise InputError(f"prior_inlier_share is {self.prior_inlier_share}; use a share from 0 to 1")
+            if getattr(self, name) % (4 * self.heads):
+                raise InputError(
+                    f"{name} is {getattr(self, name)}; with {self.heads} heads use a multiple of {4 * self.heads}"
+                )
+        weights = self.blocks * max(self.hidden_widths) ** 2 * (6 + 2 * self.mlp_ratio)
+        if weights > MAX_BLOCK_WEIGHTS:
+            raise InputError(
+                f"hidden {self.hidden}, coarse_hidden {self.coarse_hidden}, blocks {self.blocks} and mlp_ratio "
+                f"{self.mlp_ratio:g} together ask for some {weights:.0e} weights in the blocks of an update scale; use "
+                f"values that need at most {MAX_BLOCK_WEIGHTS:.0e}"
+            )
 
     @property
     def hidden_widths(self) -> tuple[int, ...]:
         """Channels of the hidden state of each update scale, finest first."""
         return (self.hidden, *[self.coarse_hidden or self.hidden] * (self.scales - 1))
+
+
+def _check_setting(name: str, value: Any, kind: Any) -> None:
+    """Check one setting by itself; `kind` is the type of its field."""
+    low, high = RANGES.get(name, (-math.inf, math.inf))
+    if name in CHOICES:
+        good, wanted = isinstance(value, str) and value in CHOICES[name], " or ".join(CHOICES[name])
+    elif kind is bool:
+        good, wanted = isinstance(value, bool), "true or false"
+    else:
+        allowed = (int, float) if kind is float else (int,)
+        number = isinstance(value, allowed) and not isinstance(value, bool)
+        good = number and low <= value <= high and -math.inf < value < math.inf
+        wanted = f"a {'' if kind is float else 'whole '}number from {low} to {high}"
+    if not good:
+        raise InputError(f"{name} is {reprlib.repr(value)}; use {wanted}")
 
 
 PAPER = LinStereoConfig()

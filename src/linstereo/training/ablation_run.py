@@ -27,8 +27,7 @@ from linstereo.evaluation.scores import column_key
 from linstereo.files import atomic_path, read_file
 from linstereo.model.backbone import Backbone
 from linstereo.model.checkpoint import FILE_NAME as MODEL_FILE
-from linstereo.model.checkpoint import load_checkpoint, save_checkpoint, stored_weights
-from linstereo.model.checkpoint_file import find_checkpoint
+from linstereo.model.checkpoint import find_model, load_checkpoint, save_checkpoint, stored_weights
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import LinStereoConfig, build
 from linstereo.predictor import StereoPredictor
@@ -90,8 +89,8 @@ def load_start(
     backbone_weights: str | os.PathLike[str] | None = None,
     backbone: Backbone | None = None,
 ) -> SharedStart:
-    """Read the checkpoint that all variants start from: a file, a folder or a hub repository."""
-    file = find_checkpoint(name_or_path, file_name=MODEL_FILE)
+    """Read the checkpoint that all variants start from; `name_or_path` as for `LinStereo.from_pretrained`."""
+    file = find_model(name_or_path)
     model = load_checkpoint(file, backbone=backbone, backbone_weights=backbone_weights)
     return SharedStart(str(name_or_path), hashlib.sha256(read_file(file)).hexdigest(), model)
 

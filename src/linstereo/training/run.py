@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch
 
 from linstereo.errors import InputError
 from linstereo.model.backbone import Backbone, DepthAnything3, load_da3_weights
-from linstereo.model.checkpoint import OFFICIAL_BACKBONES, load_checkpoint
+from linstereo.model.checkpoint import OFFICIAL_BACKBONES, load_checkpoint, parse_config
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import LinStereoConfig, build
 from linstereo.training.recipe import Recipe, Stage
@@ -90,7 +89,7 @@ def _train(
     file = folder / FILE_NAME
     resume = load_state(file) if file.exists() else None
     if resume is not None:
-        config = LinStereoConfig(**json.loads(resume.config))
+        config = parse_config(resume.config, file=file)
         recipe = recipe.with_iterations(config.iterations)
         _check_recipe(recipe, resume, folder=folder, allow_changes=allow_changes)
         model = _build(config, recipe, backbone=backbone, backbone_weights=backbone_weights)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from linstereo.errors import InputError
 from linstereo.files import atomic_path
-from linstereo.model.checkpoint_file import read_metadata, read_safetensors
+from linstereo.model.checkpoint_file import read_header, read_safetensors
 
 FILE_NAME = "training.safetensors"
 FORMAT = "linstereo-training/1"
@@ -83,16 +83,21 @@ def save_state(state: TrainingState, path: Path) -> None:
 
 def load_state(path: Path) -> TrainingState:
     """Read a state back, on the CPU."""
-    tensors = read_safetensors(path)
-    metadata = read_metadata(path)
+    metadata = read_header(path).metadata
     if metadata.get("format") != FORMAT:
         raise InputError(f"{path} is not the state of a training run; give the folder of one, or an empty folder")
     groups: dict[str, dict[str, Tensor]] = {group: {} for group in _GROUPS}
-    for key, tensor in tensors.items():
-        group, _, name = key.partition("/")
-        groups[group][name] = tensor
-    progress = Progress(**json.loads(metadata["progress"]))
-    return TrainingState(progress=progress, recipe=metadata["recipe"], config=metadata["config"], **groups)
+    try:
+        for key, tensor in read_safetensors(path).items():
+            group, _, name = key.partition("/")
+            groups[group][name] = tensor
+        progress = Progress(**json.loads(metadata["progress"]))
+        recipe, config = metadata["recipe"], metadata["config"]
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged; use another folder, or delete it to start again") from error
+    return TrainingState(progress=progress, recipe=recipe, config=config, **groups)
 
 
 @contextlib.contextmanager

@@ -215,6 +215,7 @@ def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
 def hub(monkeypatch: pytest.MonkeyPatch) -> Mock:
     download = Mock()
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    monkeypatch.setattr(huggingface_hub, "get_session", Mock())  # which answers whatever it is asked
     return download
 
 
@@ -245,7 +246,7 @@ def test_a_path_object_is_never_taken_for_a_hub_name(hub: Mock) -> None:
 def test_hub_names_are_downloaded(hub: Mock, file: Path, name: str, repository: str) -> None:
     hub.return_value = str(file)
     assert resolve_checkpoint(name) == file
-    hub.assert_called_once_with(repository, "model.safetensors")
+    hub.assert_called_once_with(repository, "model.safetensors", local_files_only=False)
 
 
 def test_weights_are_loaded_through_the_hub(
@@ -290,6 +291,35 @@ def test_without_a_network_the_real_hub_client_is_understood(tmp_path: Path, mon
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     assert "cannot be reached" in refusal(lambda: resolve_checkpoint("DA3-BASE"))
+
+
+@pytest.fixture
+def unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The hub is where nothing answers (port 9 of this machine); returns the folder of the empty local cache."""
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("time.sleep", Mock(side_effect=AssertionError("it waits to try again")))
+    return tmp_path
+
+
+def test_an_unreachable_hub_is_told_at_once_and_says_what_to_do(
+    unreachable: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    message = refusal(lambda: resolve_checkpoint("DA3-BASE"))
+    for words in ("cannot be reached", "HTTPS_PROXY", "HF_HUB_OFFLINE", "give that file's path"):
+        assert words in message
+    assert not caplog.records
+
+
+def test_an_unreachable_hub_does_not_keep_cached_weights_from_being_used(unreachable: Path) -> None:
+    commit = "0" * 40
+    repository = unreachable / "models--depth-anything--DA3-BASE"
+    cached = repository / "snapshots" / commit / "model.safetensors"
+    cached.parent.mkdir(parents=True)
+    cached.write_bytes(b"weights")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    assert resolve_checkpoint("DA3-BASE") == cached
 
 
 def test_a_name_the_hub_client_rejects_is_understood() -> None:

@@ -4,11 +4,10 @@ import os
 import re
 from pathlib import Path
 
-from torch import Tensor
-
 from linstereo.errors import InputError
 from linstereo.model.backbone.da3 import DepthAnything3
-from linstereo.model.checkpoint_file import check_weights, find_checkpoint, read_safetensors
+from linstereo.model.checkpoint_file import check_layout, read_header, read_weights
+from linstereo.model.hub import find_checkpoint
 
 WEIGHTS_FILE = "model.safetensors"
 HUB_NAMES = {"DA3-BASE": "depth-anything/DA3-BASE", "DA3-SMALL": "depth-anything/DA3-SMALL"}
@@ -42,18 +41,20 @@ def load_da3_weights(backbone: DepthAnything3, source: str | os.PathLike[str]) -
     changes nothing.
     """
     file = resolve_checkpoint(source)
-    found = read_safetensors(file)
-    if found and all(key.startswith(OFFICIAL_ROOT) for key in found):
-        found = {key.removeprefix(OFFICIAL_ROOT): tensor for key, tensor in found.items()}
+    shapes = read_header(file).shapes
+    prefix = OFFICIAL_ROOT if all(key.startswith(OFFICIAL_ROOT) for key in shapes) else ""
+    found = {key.removeprefix(prefix): shape for key, shape in shapes.items()}
     own = backbone.state_dict()
+    expected = {official_key(key): tensor for key, tensor in own.items()}
     _check_variant(found, backbone=backbone, file=file)
-    weights = check_weights(
+    check_layout(
         found,
-        {official_key(key): tensor for key, tensor in own.items()},
+        expected,
         file=file,
         wanted=f"an official Depth Anything 3 {WEIGHTS_FILE} of {backbone.config.name}",
         unused=UNUSED_KEYS,
     )
+    weights = read_weights(file, expected, prefix=prefix)
     backbone.load_state_dict({key: weights[official_key(key)] for key in own})
 
 
@@ -62,9 +63,9 @@ def official_key(key: str) -> str:
     return OFFICIAL_VIT + key.removeprefix("vit.") if key.startswith("vit.") else key
 
 
-def _check_variant(found: dict[str, Tensor], *, backbone: DepthAnything3, file: Path) -> None:
+def _check_variant(found: dict[str, tuple[int, ...]], *, backbone: DepthAnything3, file: Path) -> None:
     token = found.get(OFFICIAL_VIT + "cls_token")
-    dim = None if token is None or token.ndim == 0 else token.shape[-1]
+    dim = token[-1] if token else None
     if dim in VARIANT_BY_DIM and dim != backbone.config.dim:
         raise InputError(
             f"{file} holds the weights of {VARIANT_BY_DIM[dim]}, but this model is built on "
