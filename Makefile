@@ -12,7 +12,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --constraint co
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/core.stamp
-	$(RUN) -m linstereo.cli predict 'examples/*/left/*.png' 'examples/*/right/*.png' --out out
+	$(RUN) -m linstereo predict 'examples/*/left/*.png' 'examples/*/right/*.png' --out out
 
 test: $(VENV)/dev.stamp
 	$(RUN) -m pytest --numprocesses auto

@@ -7,3 +7,7 @@ class InputError(ValueError):
     Everything that can go wrong because of what the caller handed in (a file, a folder, a number, a checkpoint)
     raises this. The command line prints its message and exits with code 2; any other exception is a bug.
     """
+
+
+class MissingExtraError(InputError, ImportError):
+    """A package that only some features need is not installed; the message says how to install it."""

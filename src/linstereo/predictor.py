@@ -4,7 +4,6 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -19,11 +18,11 @@ from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.depth import disparity_to_depth
 from linstereo.geometry.point_cloud import PointCloud, point_cloud
 from linstereo.model.backbone import DepthAnything3, load_da3_weights
-from linstereo.model.checkpoint import BUNDLED, bundled_weights, is_bundled
+from linstereo.model.checkpoint import BUNDLED, bundled_weights, is_bundled, is_random_preset
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, match_sparse
 from linstereo.model.linstereo import PAD_TO, LinStereo
-from linstereo.model.presets import PRESETS, build, preset
+from linstereo.model.presets import build, preset
 
 MIN_SIDE = 32  # px; the smallest image the network takes
 MAX_SCALE = 4.0  # largest factor by which images may be enlarged
@@ -170,7 +169,7 @@ def load(
     """
     name = BUNDLED if name_or_path is None else str(name_or_path)
     bundled = name_or_path is None or is_bundled(name_or_path)
-    random = not bundled and name in PRESETS and not Path(name).exists()
+    random = not bundled and is_random_preset(name)
     if random:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)

@@ -110,3 +110,34 @@ def test_a_bad_source_is_told_in_one_sentence(text, expected):
 def test_no_source_at_all():
     with pytest.raises(InputError, match="there is no training data"):
         open_sources((), seed=0, what="training data")
+
+
+@pytest.mark.parametrize(
+    ("part", "names"),
+    [("[:80%]", "0123"), ("[80%:]", "4"), ("[20%:60%]", "12"), ("[:]", "01234"), ("[:95%]", "0123"), ("[95%:]", "4")],
+)
+def test_a_part_of_a_source(tmp_path, part, names):
+    root = write_folder(tmp_path, count=5)
+    whole = open_source(f"folder={root}", seed=0).dataset
+    source = open_source(f"2*folder={root}:all{part}", seed=0)
+    assert source.weight == 2
+    assert len(source.dataset) == len(names)
+    for i, name in enumerate(names):
+        assert source.dataset.sample_name(i) == whole.sample_name(int(name)) == source.dataset[i].name
+
+
+@pytest.mark.parametrize("part", ["[60%:40%]", "[:101%]", "[50%:50%]", "[:0%]"])
+def test_no_part_is_refused(tmp_path, part):
+    with pytest.raises(InputError, match="is no part of its pairs"):
+        open_source(f"folder={write_folder(tmp_path, count=2)}{part}", seed=0)
+
+
+def test_a_part_without_a_pair_is_refused(tmp_path):
+    with pytest.raises(InputError, match="holds no pairs"):
+        open_source(f"folder={write_folder(tmp_path, count=2)}[:10%]", seed=0)
+
+
+def test_rendered_pairs_without_end_have_no_part():
+    with pytest.raises(InputError, match=r"pairs without end; give their number with count=N"):
+        open_source("synth[:50%]", seed=0)
+    assert len(open_source("synth:count=4[:50%]", seed=0).dataset) == 2

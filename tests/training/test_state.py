@@ -1,17 +1,20 @@
 """The state of a run on disk: exact, readable after a kill, and intact when the disk is full."""
 
 import contextlib
+import json
 import resource
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tests.training.tiny import run_training, tiny_recipe, write_folder
 
 from linstereo.errors import InputError
+from linstereo.model.checkpoint_file import read_header
 from linstereo.training import state as state_module
 from linstereo.training.state import Progress, TrainingState, load_state, remove_leftovers, save_state
 
@@ -114,3 +117,36 @@ def test_other_files_are_refused(tmp_path):
     file.write_bytes(b"nonsense")
     with pytest.raises(InputError, match="safetensors"):
         load_state(file)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"config": {"hidden": 10_000_000}}, "hidden is 10000000; use a whole number"),
+        ({"config": {"hidden": 1024}}, "another network or backbone"),
+        ({"config": {"heads": 0}}, "heads is 0"),
+        ({"progress": {"stage": 0, "steps": 3}}, "is damaged"),
+        ({"progress": "[" * 100_000}, "is damaged"),
+        ({"recipe": "[" * 100_000}, "recipe that the run has stored is damaged"),
+        ({"recipe": []}, "recipe that the run has stored is damaged"),
+        ({"tensors": {"strange/a": torch.zeros(1)}}, "is damaged"),
+        ({"tensors": {"weights/a": torch.zeros(1)}}, "another network or backbone"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+)
+def test_a_forged_state_is_refused_before_a_network_is_built(stopped_run, monkeypatch, changes, complaint):
+    recipe, run = stopped_run
+    file = run / "training.safetensors"
+    metadata, tensors = read_header(file).metadata, load_file(file)
+    for name, value in changes.items():
+        if name == "tensors":
+            tensors |= value
+        elif name == "config":
+            metadata[name] = json.dumps(json.loads(metadata[name]) | value)
+        else:
+            metadata[name] = value if isinstance(value, str) else json.dumps(value)
+    save_file(tensors, file, metadata=metadata)
+    monkeypatch.setattr("linstereo.training.run._build", Mock(side_effect=AssertionError("it was built")))
+    with pytest.raises(InputError, match=complaint) as told:
+        run_training(recipe, run)
+    assert "\n" not in str(told.value)

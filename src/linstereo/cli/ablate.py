@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +13,7 @@ from linstereo.cli.options import Subparsers
 from linstereo.cli.training_session import (
     TrainingDisplay,
     add_session_options,
+    chosen_recipe,
     chosen_threads,
     default_workers,
     interruptible,
@@ -65,7 +65,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "--from",
         dest="start",
         metavar="CHECKPOINT",
-        help="start every row from the backbone and the projections of this checkpoint, as far as the row has them",
+        help="start every row from the backbone and the projections of this checkpoint (compact is the bundled model), "
+        "as far as the row has them",
     )
     parser.add_argument(
         "--benchmark",
@@ -83,17 +84,17 @@ def run(options: argparse.Namespace) -> None:
     """Train what is left, and write the tables."""
     from linstereo.training.ablation import check_rows
 
-    tables = _tables(options)
+    tables, notes = _tables(options)
     rows = _names(options.rows)
     check_rows(tables, rows)
     if options.list:
         _print_rows(tables, rows)
         return
     _check(options, tables[0].base)
-    _ablate(options, tables, rows)
+    _ablate(options, tables, rows, notes=notes)
 
 
-def _ablate(options: argparse.Namespace, tables: "list[AblationTable]", rows: list[str]) -> None:
+def _ablate(options: argparse.Namespace, tables: "list[AblationTable]", rows: list[str], *, notes: list[str]) -> None:
     from linstereo.training.ablation_report import write_report
     from linstereo.training.ablation_run import Ablation, load_start, run_variants
     from linstereo.training.distributed import joined_trainers
@@ -107,6 +108,8 @@ def _ablate(options: argparse.Namespace, tables: "list[AblationTable]", rows: li
     written: list[Path] = []
     with joined_trainers() as worker, chosen_threads(options.threads), interruptible() as interrupted:
         sessions = _Sessions(options, worker=worker, stopping=interrupted)
+        if worker.leads and notes:
+            print("\n".join(notes), file=sys.stderr)
         for table in tables:
             try:
                 finished = run_variants(
@@ -164,20 +167,16 @@ class _Sessions:
             self._display.close()
 
 
-def _tables(options: argparse.Namespace) -> "list[AblationTable]":
+def _tables(options: argparse.Namespace) -> "tuple[list[AblationTable], list[str]]":
+    """The tables, and what the user should be told about their pairs."""
     from linstereo.training.ablation import TABLES, ablation_table, budgeted
-    from linstereo.training.recipe_files import load_recipe
 
-    changes = list(options.changes)
-    for name in ("data", "validation"):
-        if getattr(options, name):
-            changes.append(f"{name}={json.dumps(getattr(options, name))}")
-    recipe = load_recipe(options.config, changes=changes)
+    recipe, notes = chosen_recipe(options.config, options)
     stages = _names(options.stages)
     if options.start and not stages:
         stages = [stage.name for stage in recipe.stages if stage.objective != "matching"]
     base = budgeted(recipe, steps=options.steps, stages=stages)
-    return [ablation_table(name, base) for name in dict.fromkeys(options.tables or TABLES)]
+    return [ablation_table(name, base) for name in dict.fromkeys(options.tables or TABLES)], notes
 
 
 def _benchmarks(options: argparse.Namespace) -> "tuple[Benchmark, ...]":
@@ -189,6 +188,8 @@ def _benchmarks(options: argparse.Namespace) -> "tuple[Benchmark, ...]":
 
 def _check(options: argparse.Namespace, base: "Recipe") -> None:
     """Refuse what could only fail after hours of training."""
+    from linstereo.training.sources import require_rendering
+
     if options.out is None:
         raise InputError("no folder for the results is given; add --out DIR")
     if Path(options.out).exists() and not Path(options.out).is_dir():
@@ -204,6 +205,7 @@ def _check(options: argparse.Namespace, base: "Recipe") -> None:
         raise InputError(
             "there are no pairs to measure the variants on; add --validation SOURCE or --benchmark NAME=ROOT"
         )
+    require_rendering(source for stage in base.stages for source in (*stage.data, *stage.validation))
 
 
 def _print_rows(tables: "list[AblationTable]", rows: list[str]) -> None:

@@ -31,7 +31,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="measure a model, SGBM or another tool's predictions on benchmarks",
         description="Measure disparities on one or several benchmarks: a JSON file with every figure, tables in "
         "Markdown, and an HTML report with pictures. A run that was stopped goes on when it is started again; "
-        "torchrun --nproc-per-node=N -m linstereo.cli evaluate ... shares it among N processes.",
+        "torchrun --nproc-per-node=N -m linstereo evaluate ... shares it among N processes.",
     )
     parser.add_argument(
         "--benchmark",

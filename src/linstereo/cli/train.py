@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from linstereo.cli.options import Subparsers
 from linstereo.cli.training_session import (
     TrainingDisplay,
     add_session_options,
+    chosen_recipe,
     chosen_threads,
     default_workers,
     interruptible,
@@ -26,7 +26,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "train",
         help="train a model, or fine-tune one on your own pairs",
         description="Train by a recipe. The same command again goes on where the run in --out stopped, for whatever "
-        "reason. torchrun --nproc-per-node=N -m linstereo.cli train ... shares each batch among N GPUs or processes.",
+        "reason. torchrun --nproc-per-node=N -m linstereo train ... shares each batch among N GPUs or processes.",
     )
     parser.add_argument(
         "--config",
@@ -39,7 +39,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "--from",
         dest="start",
         metavar="CHECKPOINT",
-        help="fine-tune: start from the network and weights of this checkpoint (file, folder or hub repository)",
+        help="fine-tune: start from the network and weights of this checkpoint (file, folder or hub "
+        "repository; compact is the bundled model)",
     )
     parser.add_argument("--list-fields", action="store_true", help="print the recipe with all its fields, then stop")
     parser.add_argument("--stop-after", type=int, metavar="N", help="stop after N steps, to go on another time")
@@ -55,12 +56,14 @@ def run(options: argparse.Namespace) -> None:
     from linstereo.predictor import pick_device
     from linstereo.training.distributed import joined_trainers
     from linstereo.training.run import train
+    from linstereo.training.sources import require_rendering
     from linstereo.training.trainer import Session
 
-    recipe = _recipe(options)
+    recipe, notes = _recipe(options)
     if options.list_fields:
         _print_fields(recipe)
         return
+    require_rendering(source for stage in recipe.stages for source in (*stage.data, *stage.validation))
     for name in ("stop_after", "threads"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise InputError(f"--{name.replace('_', '-')} is {getattr(options, name)}; give at least 1")
@@ -69,6 +72,8 @@ def run(options: argparse.Namespace) -> None:
         raise InputError(f"--workers is {workers}; give 0 or more")
     with joined_trainers() as worker, chosen_threads(options.threads), interruptible() as interrupted:
         show = TrainingDisplay(recipe, leads=worker.leads)
+        for note in notes:
+            show.say(note)
         session = Session(
             folder=Path(options.out),
             device=pick_device(options.device or worker.device()),
@@ -97,18 +102,13 @@ def run(options: argparse.Namespace) -> None:
             show.say("stopped; the same command goes on from here")
 
 
-def _recipe(options: argparse.Namespace) -> "Recipe":
-    from linstereo.training.recipe_files import load_recipe, recipe_names
+def _recipe(options: argparse.Namespace) -> "tuple[Recipe, list[str]]":
+    from linstereo.training.recipe_files import recipe_names
 
     name = options.config or ("finetune" if options.start else None)
     if name is None:
         raise InputError(f"no recipe is given; add --config with one of {', '.join(recipe_names())}, or a TOML file")
-    changes = [*options.changes]
-    if options.data:
-        changes.append(f"data={json.dumps(options.data)}")
-    if options.validation:
-        changes.append(f"validation={json.dumps(options.validation)}")
-    return load_recipe(name, changes=changes)
+    return chosen_recipe(name, options)
 
 
 def _print_fields(recipe: "Recipe") -> None:

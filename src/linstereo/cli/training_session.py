@@ -1,6 +1,7 @@
 """What commands that train have in common: options, threads, workers, interruption, and showing how far they are."""
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -23,10 +24,16 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="SOURCE",
         help="where pairs come from instead of the recipe's choice: synth, or NAME=ROOT[:SPLIT] such as "
-        "sceneflow=/data/sceneflow or folder=/my/pairs; may be given several times, with factors (2*folder=/my/pairs)",
+        "sceneflow=/data/sceneflow or folder=/my/pairs; may be given several times, with factors (2*folder=/my/pairs) "
+        "and parts (folder=/my/pairs[:80%%])",
     )
     parser.add_argument(
-        "--validation", action="append", default=[], metavar="SOURCE", help="the same for the pairs to measure"
+        "--validation",
+        action="append",
+        default=[],
+        metavar="SOURCE",
+        help="the same for the pairs to measure (default: the recipe's; if these are rendered and --data is given, the "
+        "last 5 %% of the data, which are then not trained on)",
     )
     parser.add_argument(
         "--set",
@@ -49,6 +56,20 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)")
     parser.add_argument("--backbone", metavar="PATH", help="official DA3 model.safetensors, or its hub name")
+
+
+def chosen_recipe(name: str, options: argparse.Namespace) -> "tuple[Recipe, list[str]]":
+    """The recipe `name` with the changes that the options ask for, and what the user should be told about it."""
+    from linstereo.training.held_out import hold_out
+    from linstereo.training.recipe_files import load_recipe
+
+    changes = list(options.changes)
+    for field in ("data", "validation"):
+        if getattr(options, field):
+            changes.append(f"{field}={json.dumps(getattr(options, field))}")
+    recipe = load_recipe(name, changes=changes)
+    chosen = any(change.partition("=")[0].rpartition(".")[2] == "validation" for change in changes)
+    return hold_out(recipe) if options.data and not chosen else (recipe, [])
 
 
 class TrainingDisplay:

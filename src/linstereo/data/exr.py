@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from linstereo import extras
 from linstereo.data.float_maps import as_float_map, to_float32
 from linstereo.errors import InputError
 from linstereo.files import MAX_PIXELS, atomic_path, check_pixel_count, read_file
@@ -70,12 +71,7 @@ def write_exr(path: str | os.PathLike[str], values: npt.ArrayLike, *, channel: s
 
 
 def _openexr(path: str | os.PathLike[str]) -> ModuleType:
-    try:
-        import OpenEXR
-    except ImportError as error:
-        raise InputError(f"{path} is an EXR file, which needs the package OpenEXR; run: pip install OpenEXR") from error
-    module: ModuleType = OpenEXR
-    return module
+    return extras.require("OpenEXR", extra="synth", purpose=f"the EXR file {path}")
 
 
 def _open(openexr: ModuleType, path: str | os.PathLike[str], *, header_only: bool) -> Any:

@@ -116,3 +116,22 @@ class ListedDataset:
     def sample_name(self, index: int) -> str:
         """Name of sample `index`, without reading its files."""
         return self.files[index].name
+
+
+class DatasetPart:
+    """Samples `start` to `stop` (left out) of a dataset, as a `StereoDataset`."""
+
+    def __init__(self, dataset: StereoDataset, start: int, stop: int) -> None:
+        self.name = dataset.name
+        self._dataset = dataset
+        self._range = range(start, stop)
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    def __getitem__(self, index: int, /) -> StereoSample:
+        return self._dataset[self._range[index]]
+
+    def sample_name(self, index: int) -> str:
+        """Name of sample `index`, without reading its files."""
+        return self._dataset.sample_name(self._range[index])

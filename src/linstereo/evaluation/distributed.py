@@ -1,6 +1,6 @@
 """Sharing the images of a benchmark among processes started by torchrun, one for each GPU or core.
 
-    torchrun --nproc-per-node=2 -m linstereo.cli evaluate ...
+    torchrun --nproc-per-node=2 -m linstereo evaluate ...
 
 Each process measures every n-th image and writes its own records; the first one then puts all of them together.
 """

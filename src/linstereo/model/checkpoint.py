@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import reprlib
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from linstereo.model.backbone import Backbone, CompactBackbone, DepthAnything3, 
 from linstereo.model.checkpoint_file import check_layout, read_header, read_weights
 from linstereo.model.hub import find_checkpoint
 from linstereo.model.linstereo import LinStereo
-from linstereo.model.presets import LinStereoConfig, build
+from linstereo.model.presets import PRESETS, LinStereoConfig, build
 
 FILE_NAME = "linstereo.safetensors"
 FORMAT = "linstereo/1"
@@ -64,6 +65,11 @@ def is_bundled(name_or_path: str | os.PathLike[str]) -> bool:
     return str(name_or_path) == BUNDLED and not (path.is_file() or (path / FILE_NAME).is_file())
 
 
+def is_random_preset(name_or_path: str | os.PathLike[str]) -> bool:
+    """Whether a name stands for a preset without trained weights: not the bundled model, and nothing on disk."""
+    return str(name_or_path) in PRESETS and not is_bundled(name_or_path) and not Path(name_or_path).exists()
+
+
 def bundled_weights() -> Path:
     """The file of the trained weights that are part of the package."""
     return Path(str(resources.files("linstereo").joinpath("weights", f"{BUNDLED}.safetensors")))
@@ -84,10 +90,25 @@ def read_config(
             f"{reprlib.repr(header.metadata.get('format'))} instead of {FORMAT!r}); give one written by save_pretrained"
         )
     config = parse_config(header.metadata.get("config", ""), file=file)
+    check_shapes(header.shapes, config, backbone=backbone, file=file, wanted="a checkpoint written by save_pretrained")
+    return config, file
+
+
+def check_shapes(
+    shapes: Mapping[str, tuple[int, ...]],
+    config: LinStereoConfig,
+    *,
+    backbone: Backbone | None,
+    file: Path,
+    wanted: str,
+) -> None:
+    """Raise `InputError` unless weights have the names and shapes of the network that settings describe.
+
+    The network is built without memory behind it; `file` and `wanted` are for the message, see `check_layout`.
+    """
     with torch.device("meta"):
         skeleton = build(config, backbone=backbone)
-    check_layout(header.shapes, stored_weights(skeleton), file=file, wanted="a checkpoint written by save_pretrained")
-    return config, file
+    check_layout(shapes, stored_weights(skeleton), file=file, wanted=wanted)
 
 
 def parse_config(text: str, *, file: Path) -> LinStereoConfig:

@@ -31,10 +31,12 @@ class Header(NamedTuple):
 
     metadata: text entries.
     shapes: of all tensors, by name.
+    precisions: how their numbers are stored, such as ["F16"], sorted.
     """
 
     metadata: dict[str, str]
     shapes: dict[str, tuple[int, ...]]
+    precisions: list[str]
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
@@ -124,6 +126,7 @@ def _parse_header(content: bytes, *, file: Path) -> tuple[Header, int]:
         metadata = entries.pop("__metadata__", None) or {}
         shapes = {name: tuple(entry["shape"]) for name, entry in entries.items()}
         ends = [entry["data_offsets"][1] for entry in entries.values()]
+        precisions = sorted({str(entry["dtype"]) for entry in entries.values()})
         numbers = [*ends, *(side for shape in shapes.values() for side in shape)]
         good = all(isinstance(n, int) and n >= 0 for n in numbers)
         good &= all(isinstance(text, str) for text in metadata.values())
@@ -131,7 +134,7 @@ def _parse_header(content: bytes, *, file: Path) -> tuple[Header, int]:
         raise _damaged(file, "its header cannot be understood") from error
     if not good:
         raise _damaged(file, "its header cannot be understood")
-    return Header(metadata, shapes), max(ends, default=0)
+    return Header(metadata, shapes, precisions), max(ends, default=0)
 
 
 def _damaged(file: Path, reason: str) -> InputError:

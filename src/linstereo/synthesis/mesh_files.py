@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from linstereo import extras
 from linstereo.errors import InputError
 from linstereo.synthesis.mesh_tools import Floats, box_mapped, smoothed
 from linstereo.synthesis.scene import Mesh
@@ -99,10 +100,7 @@ def read_mesh(path: str | Path) -> Mesh:
 
 
 def _load(path: Path) -> Any:
-    try:
-        import trimesh
-    except ImportError as error:
-        raise InputError("reading meshes needs trimesh; install it with: pip install 'linstereo[synth]'") from error
+    trimesh = extras.require("trimesh", extra="synth", purpose="reading meshes")
     try:
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"the mesh {path} is larger than {MAX_BYTES // 1_000_000} MB; make it coarser first")

@@ -13,12 +13,16 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from embreex.mesh_construction import TriangleMesh
-from embreex.rtcore_scene import EmbreeScene
 from numpy.typing import NDArray
 
+from linstereo import extras
 from linstereo.errors import InputError
 from linstereo.synthesis.scene import SceneObject, StereoRig
+
+# Imported here and not on first use, so that a missing package is told before anything is written.
+_RENDERING = "rendering synthetic pairs"
+TriangleMesh = extras.require("embreex.mesh_construction", extra="synth", purpose=_RENDERING).TriangleMesh
+EmbreeScene = extras.require("embreex.rtcore_scene", extra="synth", purpose=_RENDERING).EmbreeScene
 
 Float32s = NDArray[np.float32]
 Float64s = NDArray[np.float64]

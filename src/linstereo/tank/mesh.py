@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linstereo import extras
 from linstereo.errors import InputError
 from linstereo.tank.layout import UNITS
 
@@ -126,10 +127,7 @@ def _read(path: Path) -> list[tuple[str, Floats, Integers]]:
 
 
 def _loaded(path: Path) -> list[tuple[str, Floats, Integers]]:
-    try:
-        import trimesh
-    except ImportError as error:
-        raise InputError("reading meshes needs trimesh; install it with: pip install 'linstereo[synth]'") from error
+    trimesh = extras.require("trimesh", extra="synth", purpose="reading meshes")
     if not path.is_file():
         raise InputError(f"the mesh {path} does not exist; check the path")
     if path.stat().st_size > MAX_BYTES:

@@ -1,6 +1,6 @@
 """Training in several processes started by torchrun, one for each GPU, on one machine or several.
 
-    torchrun --nproc-per-node=4 -m linstereo.cli train ...
+    torchrun --nproc-per-node=4 -m linstereo train ...
 
 Every process has the whole network and its share of each batch; gradients are averaged (DistributedDataParallel), so
 that the weights stay alike.

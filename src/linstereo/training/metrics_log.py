@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linstereo.errors import MissingExtraError
+from linstereo.extras import install_command, require
 from linstereo.files import atomic_path
 
 FILE_NAME = "metrics.jsonl"
@@ -30,11 +32,10 @@ class MetricsLog:
         _truncate(self.path, step=step)
         self._writer: Any = None
         try:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
-        except ImportError:
-            say(f"TensorBoard is not installed (pip install 'linstereo[train]'); figures are in {self.path} only")
+            tensorboard = require("torch.utils.tensorboard", extra="train", purpose="TensorBoard")
+            self._writer = tensorboard.SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+        except MissingExtraError:
+            say(f"TensorBoard is not installed ({install_command('train')}); figures are in {self.path} only")
 
     def scalars(self, kind: str, *, stage: str, step: int, values: Mapping[str, float]) -> None:
         """Write figures of one kind, such as "train" or "validation"."""

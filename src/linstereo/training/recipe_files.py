@@ -80,8 +80,11 @@ def recipe_to_json(recipe: Recipe) -> str:
 
 def recipe_from_json(text: str) -> Recipe:
     """The recipe that `recipe_to_json` wrote."""
-    content = json.loads(text)
-    content["stage"] = content.pop("stages")
+    try:
+        content = json.loads(text)
+        content["stage"] = content.pop("stages")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError("the recipe that the run has stored is damaged; use another folder") from error
     return recipe_from(content)
 
 

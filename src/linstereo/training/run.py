@@ -11,7 +11,7 @@ import torch
 
 from linstereo.errors import InputError
 from linstereo.model.backbone import Backbone, DepthAnything3, load_da3_weights
-from linstereo.model.checkpoint import OFFICIAL_BACKBONES, load_checkpoint, parse_config
+from linstereo.model.checkpoint import OFFICIAL_BACKBONES, check_shapes, load_checkpoint, parse_config
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import LinStereoConfig, build
 from linstereo.training.recipe import Recipe, Stage
@@ -90,6 +90,13 @@ def _train(
     resume = load_state(file) if file.exists() else None
     if resume is not None:
         config = parse_config(resume.config, file=file)
+        check_shapes(
+            {name: tuple(tensor.shape) for name, tensor in resume.weights.items()},
+            config,
+            backbone=backbone,
+            file=file,
+            wanted="another folder, because this run was started with another network or backbone",
+        )
         recipe = recipe.with_iterations(config.iterations)
         _check_recipe(recipe, resume, folder=folder, allow_changes=allow_changes)
         model = _build(config, recipe, backbone=backbone, backbone_weights=backbone_weights)

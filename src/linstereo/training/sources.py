@@ -6,6 +6,7 @@ A source is written as text:
     sceneflow=/data/sceneflow:train   with a split
     synth                             pairs rendered on the fly, each one new
     synth:height=288,underwater=0.5   with settings of the engine, and seed=N; count=N repeats the same N pairs
+    folder=/my/pairs[:80%]            the first 80 % of its pairs, in the order of their names; [80%:] for the rest
     2*folder=/my/pairs                drawn twice as often as a source without a factor
 
 The order is a pure function of the recipe and of the number of a draw, so that neither worker processes nor an
@@ -17,14 +18,15 @@ import dataclasses
 import functools
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from linstereo.data.catalogue import dataset_names, open_dataset
-from linstereo.data.sample import StereoDataset
+from linstereo.data.sample import DatasetPart, StereoDataset
 from linstereo.errors import InputError
 
 ENDLESS = 1 << 40
@@ -41,6 +43,14 @@ class Source(NamedTuple):
     endless: bool
 
 
+class WrittenSource(NamedTuple):
+    """The text of a source taken apart: its factor, where the pairs are, and the part of them, such as "[:80%]"."""
+
+    weight: float
+    origin: str
+    part: str
+
+
 @dataclasses.dataclass(frozen=True)
 class Draw:
     """Which pair a draw is: `index` in source `source`, seen for the `epoch`-th time (from 0)."""
@@ -52,17 +62,53 @@ class Draw:
 
 def open_source(text: str, *, seed: int) -> Source:
     """Open what `text` describes; `seed` is used for rendered pairs unless the text has its own."""
-    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)\*)?(.+)", text.strip())
+    weight, origin, part = split_source(text)
+    if is_rendered(text):
+        dataset, endless = _open_synth(origin.removeprefix("synth").removeprefix(":"), seed=seed)
+    else:
+        dataset, endless = _open_files(text, origin), False
+    if part:
+        if endless:
+            raise InputError(f"the data source {text!r} is a part of pairs without end; give their number with count=N")
+        dataset = _part_of(dataset, part, text=text)
+    if len(dataset) == 0:
+        raise InputError(f"the data source {text!r} holds no pairs; check its folder")
+    return Source(text, dataset, weight, endless)
+
+
+def split_source(text: str) -> WrittenSource:
+    """Take the text of a source apart."""
+    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)\*)?(.+?)(\[(?:\d+%)?:(?:\d+%)?\])?", text.strip())
     if match is None:
         raise InputError(f"the data source {text!r} is empty; write NAME=ROOT or synth")
     weight = float(match[1] or 1)
     if weight <= 0:
         raise InputError(f"the data source {text!r} is drawn {weight} times; use a factor above 0")
-    rest = match[2]
-    if rest == "synth" or rest.startswith("synth:"):
-        dataset, endless = _open_synth(rest.removeprefix("synth").removeprefix(":"), seed=seed)
-        return Source(text, dataset, weight, endless)
-    named, equals, root = rest.partition("=")
+    return WrittenSource(weight, match[2], match[3] or "")
+
+
+def is_rendered(text: str) -> bool:
+    """Whether a source is of rendered pairs, which need no files."""
+    return split_source(text).origin.partition(":")[0] == "synth"
+
+
+def require_rendering(texts: Iterable[str]) -> None:
+    """Raise `MissingExtraError` if one of the sources is rendered, but the packages for that are not installed."""
+    if any(is_rendered(text) for text in texts):
+        import_module("linstereo.synthesis.engine")
+
+
+def _part_of(dataset: StereoDataset, part: str, *, text: str) -> StereoDataset:
+    first, last = part[1:-1].replace("%", "").split(":")
+    start, stop = int(first or 0), int(last or 100)
+    if not start < stop <= 100:
+        raise InputError(f"the data source {text!r} is no part of its pairs; write [:80%], [80%:] or [20%:40%]")
+    count = len(dataset)
+    return DatasetPart(dataset, count * start // 100, count * stop // 100)
+
+
+def _open_files(text: str, origin: str) -> StereoDataset:
+    named, equals, root = origin.partition("=")
     if not equals or not root:
         raise InputError(
             f"the data source {text!r} is not understood; write NAME=ROOT with one of {', '.join(dataset_names())}, "
@@ -72,10 +118,7 @@ def open_source(text: str, *, seed: int) -> Source:
     before, colon, after = root.rpartition(":")
     if not split and colon and before and "/" not in after:
         root, split = before, after
-    dataset = open_dataset(name, root, split or None)
-    if len(dataset) == 0:
-        raise InputError(f"the data source {text!r} holds no pairs; check its folder")
-    return Source(text, dataset, weight, endless=False)
+    return open_dataset(name, root, split or None)
 
 
 def open_sources(texts: Sequence[str], *, seed: int, what: str) -> list[Source]:
@@ -86,10 +129,7 @@ def open_sources(texts: Sequence[str], *, seed: int, what: str) -> list[Source]:
 
 
 def _open_synth(options: str, *, seed: int) -> tuple[StereoDataset, bool]:
-    try:
-        from linstereo.synthesis.engine import EngineSettings, SyntheticPairs
-    except ImportError as error:
-        raise InputError(f"rendered pairs need the extra 'synth' ({error}); install linstereo[synth]") from error
+    from linstereo.synthesis.engine import EngineSettings, SyntheticPairs  # needs an extra, unlike the rest of training
     from linstereo.training.recipe import convert
 
     hints: dict[str, Any] = {**typing.get_type_hints(EngineSettings), "seed": int, "count": int}
