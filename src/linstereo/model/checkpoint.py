@@ -117,7 +117,7 @@ def parse_config(text: str, *, file: Path) -> LinStereoConfig:
         values = json.loads(text)
         known = {field.name for field in dataclasses.fields(LinStereoConfig)}
         if not isinstance(values, dict):
-            raise InputError("they are no table")
+            raise InputError("they are not a JSON object")
         if unknown := [name for name in values if name not in known]:
             raise InputError(f"there is no setting {reprlib.repr(unknown[0])}")
         return LinStereoConfig(**values)

@@ -19,7 +19,7 @@ from linstereo.files import readable
 
 # A safetensors file is: header length (8 bytes, little endian), JSON header, tensor data.
 LENGTH_BYTES = 8
-LONGEST_HEADER = 4 << 20  # bytes; a hundred times that of DA3, and little enough to be parsed without a thought
+LONGEST_HEADER = 4 << 20  # bytes; about 40 times that of DA3-BASE, and cheap to parse
 PICKLE_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".pickle")
 PICKLE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 LFS_MAGIC = b"version https://git-lfs"

@@ -2,6 +2,7 @@
 
 import os
 import re
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,14 +34,19 @@ def find_checkpoint(
         file_name: the file to look for in folders and repositories.
         hub_names: short names of repositories.
     """
-    path = Path(name_or_path).expanduser()
-    if path.is_dir():
+    name = str(name_or_path)
+    try:
+        path = Path(name_or_path).expanduser()
+        is_folder, exists = path.is_dir(), path.exists()
+    except (OSError, RuntimeError) as error:  # too long a name, or the home folder of nobody
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"there is no checkpoint {reprlib.repr(name)} ({reason}); check the path") from error
+    if is_folder:
         if not (path / file_name).is_file():
             raise InputError(f"the folder {path} holds no {file_name}; give the weights file itself")
         return path / file_name
-    if path.exists():
+    if exists:
         return path
-    name = str(name_or_path)
     short = hub_names or {}
     repository = short.get(name.upper(), name)
     is_hub_name = HUB_NAME.fullmatch(repository) and path.suffix not in (".safetensors", *PICKLE_SUFFIXES)

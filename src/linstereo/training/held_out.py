@@ -1,7 +1,7 @@
 """Pairs held out of the training data, where a recipe would validate on rendered pairs that are not trained on.
 
-The recipes that train on rendered pairs validate on rendered pairs too. Whoever gives data of his own instead, and says
-nothing about validation, means these data: the last pairs of each source are then validated on and not trained on.
+Recipes that train on rendered pairs validate on rendered pairs too. With other data, and no word about validation,
+these say little: the last pairs of each source are then validated on and not trained on.
 """
 
 import dataclasses

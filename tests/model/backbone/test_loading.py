@@ -229,6 +229,14 @@ def test_what_is_neither_a_path_nor_a_hub_name_is_refused(hub: Mock, source: str
     hub.assert_not_called()
 
 
+@pytest.mark.parametrize("source", ["x" * 300, "~nosuchuser/model", "a\0b"])
+def test_what_cannot_be_a_path_is_refused(hub: Mock, source: str) -> None:
+    message = refusal(lambda: resolve_checkpoint(source))
+    assert "there is no checkpoint" in message
+    assert len(message) < 200
+    hub.assert_not_called()
+
+
 def test_a_path_object_is_never_taken_for_a_hub_name(hub: Mock) -> None:
     assert "there is no checkpoint" in refusal(lambda: resolve_checkpoint(Path("depth-anything/DA3-BASE")))
     hub.assert_not_called()
