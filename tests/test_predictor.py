@@ -14,7 +14,8 @@ from linstereo.data.images import write_image
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.model.checkpoint import bundled_weights, save_checkpoint
 from linstereo.model.presets import LinStereoConfig, build, preset
-from linstereo.predictor import read_pair, working_size
+from linstereo.predictor import read_pair
+from linstereo.run_plan import working_size
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
 
@@ -146,7 +147,7 @@ def test_the_volume_is_stored_only_while_it_is_small(predictor, pair, monkeypatc
 
     monkeypatch.setattr(predictor.model, "prepare", prepare)
     first = predictor.predict(*pair, iters=1).disparity
-    monkeypatch.setattr("linstereo.predictor.STORED_VOLUME_LIMIT", 1)
+    monkeypatch.setattr("linstereo.run_plan.STORED_VOLUME_LIMIT", 1)
     second = predictor.predict(*pair, iters=1).disparity
     assert kinds == ["stored", "on_the_fly"]
     np.testing.assert_allclose(first, second, atol=1e-4)

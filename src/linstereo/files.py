@@ -88,6 +88,39 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Make a folder for results, with those above it, and check that files can be written into it.
+
+    If the context ends in an exception, the folders that were made for it and are still empty are removed again.
+    """
+    folder = Path(path)
+    made: list[Path] = []
+    try:
+        try:
+            if folder.exists() and not folder.is_dir():
+                raise InputError(f"{folder} is a file; give a folder for the results")
+            for part in (*reversed(folder.parents), folder):
+                if not part.exists():
+                    part.mkdir()
+                    made.append(part)
+            probe = folder / f".{secrets.token_hex(8)}"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise InputError(
+                f"cannot write into the folder {folder}: {error.strerror}; choose another with --out"
+            ) from error
+        except ValueError as error:
+            raise _no_file_name(path, error) from error
+        yield folder
+    except BaseException:
+        for part in reversed(made):
+            with contextlib.suppress(OSError):  # not empty: results are in it
+                part.rmdir()
+        raise
+
+
 def _cannot_write(target: Path, error: OSError) -> InputError:
     reason = error.strerror or str(error)
     return InputError(f"cannot write {target}: {reason}; choose a file name in a folder that exists and is writable")

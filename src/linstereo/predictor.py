@@ -1,9 +1,8 @@
 """From two pictures to a disparity map: numpy in, numpy out."""
 
 import dataclasses
-import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import cv2
 import numpy as np
@@ -12,22 +11,19 @@ import torch
 from torch import Tensor
 
 from linstereo.cpu_memory import keep_freed_memory
-from linstereo.data.images import read_image, to_rgb8
+from linstereo.data.images import colour_values, image_size, read_image, read_pixels, to_rgb8, used_bits
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.depth import disparity_to_depth
 from linstereo.geometry.point_cloud import PointCloud, point_cloud
+from linstereo.memory_limits import available_memory, memory_errors_told
 from linstereo.model.backbone import DepthAnything3, load_da3_weights
 from linstereo.model.checkpoint import BUNDLED, bundled_weights, is_bundled, is_random_preset
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, match_sparse
-from linstereo.model.linstereo import PAD_TO, LinStereo
+from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import build, preset
-
-MIN_SIDE = 32  # px; the smallest image the network takes
-MAX_SCALE = 4.0  # largest factor by which images may be enlarged
-MAX_OWN_SCALE = 2.0  # largest factor by which they are unless the user says so
-STORED_VOLUME_LIMIT = 1 << 30  # bytes of correlations above which they are computed on the fly
+from linstereo.run_plan import MIN_SIDE, RunPlan, plan_run
 
 ImageLike = npt.ArrayLike | str | os.PathLike[str]
 
@@ -110,8 +106,8 @@ class StereoPredictor:
             right: the same size.
             iters: refinement iterations, at least 1; by default the model's own number.
             scale: run on images resized by this factor, in (0, 4]; the result still has the input size and its pixels.
-                By default 1, or about as much as `working_size` says for small images if the model has one.
-            volume: how correlations are held; by default stored while they fit into 1 GiB.
+                By default 1, or for small images what `linstereo.run_plan.working_size` says if the model has one.
+            volume: how correlations are held; by default stored while they fit into 1 GiB and into memory.
             on_iteration: called with 1, 2, ... after each iteration, for progress bars.
             use_prior: False makes a model that starts from monocular depth (DPI) start from zero disparity, as it does
                 where it falls back.
@@ -119,27 +115,39 @@ class StereoPredictor:
         iterations = self.model.config.iterations if iters is None else iters
         if iterations < 1:
             raise InputError(f"the number of iterations is {iterations}; use at least 1")
-        if scale is not None and not 0 < scale <= MAX_SCALE:
-            raise InputError(f"the scale is {scale}; use a factor above 0 and at most {MAX_SCALE:g}")
-        left_image, right_image = read_pair(left, right)
-        height, width = left_image.shape[:2]
-        if scale is None:
-            run_height, run_width = working_size(height, width, self.model.config.working_pixels)
-        else:
-            run_height, run_width = max(round(scale * height), 1), max(round(scale * width), 1)
-        if min(run_height, run_width) < MIN_SIDE:
-            raise InputError(
-                f"the images are {run_width} x {run_height} px after scaling by {scale}; use a larger scale, at least "
-                f"{MIN_SIDE} px a side are needed"
-            )
-        small = [_resized(image, run_height, run_width) for image in (left_image, right_image)]
-        kind = volume or ("stored" if _volume_bytes(run_height, run_width) <= STORED_VOLUME_LIMIT else "on_the_fly")
+        height, width = pair_size(left, right)
+        plan = self.plan(height, width, scale=scale, volume=volume)
+        remedy = "use a smaller scale, or images of fewer pixels"
+        with memory_errors_told(f"a pair of {width} x {height} px, run at {plan.width} x {plan.height} px,", remedy):
+            return self._run(*read_pair(left, right), plan, iterations, on_iteration, use_prior)
 
+    def plan(self, height: int, width: int, *, scale: float | None = None, volume: VolumeKind | None = None) -> RunPlan:
+        """How a pair of height x width px will be predicted; an `InputError` if that cannot fit into memory.
+
+        On the CPU the memory it will take is estimated from its size and compared with what is available. Arguments
+        are those of `predict`.
+        """
+        available = available_memory() if self.device.type == "cpu" else None
+        return plan_run(self.model.config, height, width, scale=scale, volume=volume, available=available)
+
+    def _run(
+        self,
+        left: npt.NDArray[np.uint8],
+        right: npt.NDArray[np.uint8],
+        plan: RunPlan,
+        iterations: int,
+        on_iteration: Callable[[int], None] | None,
+        use_prior: bool,
+    ) -> Prediction:
+        """Predict a pair of images, uint8 [H, W, 3]."""
+        height, width = left.shape[:2]
+        run_height, run_width = plan.height, plan.width
+        small = [_resized(image, run_height, run_width) for image in (left, right)]
         matches = None
         if self.model.use_depth_prior:
             matches = [match_sparse(*small) if use_prior else SparseMatches.none((run_height, run_width))]
         tensors = [_to_tensor(image, self.device) for image in small]
-        evidence = self.model.prepare(tensors[0], tensors[1], matches=matches, volume=kind)
+        evidence = self.model.prepare(tensors[0], tensors[1], matches=matches, volume=plan.volume)
         states = self.model.iterate(evidence)
         for t in range(1, iterations + 1):
             state = next(states)
@@ -184,36 +192,59 @@ def load(
     return StereoPredictor(model, device=device, trained=not random, name=f"{name} (bundled)" if bundled else name)
 
 
-def working_size(height: int, width: int, pixels: int) -> tuple[int, int]:
-    """Height and width to which images of height x width px are enlarged, to have about `pixels` px; 0 for not at all.
+def pair_size(left: ImageLike, right: ImageLike) -> tuple[int, int]:
+    """Height and width of a pair, checked to be large enough and of one size; files are not decoded for it."""
+    sizes = [_size(image, name=name) for image, name in zip((left, right), _names(left, right), strict=True)]
+    return _check_sizes(sizes, _names(left, right))
 
-    The factor is at most about 2. Enlarged sides are multiples of what the network would pad them to, so that no time
-    goes into padding; that changes the ratio of the sides by a few per cent. No side becomes shorter.
+
+def read_pair(
+    left: ImageLike, right: ImageLike, *, on_note: Callable[[str], None] | None = None
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """Both images as uint8 [H, W, 3] RGB, checked to be large enough and of one size.
+
+    Values of more than 8 bits are scaled alike in both, by the bits that they use (see
+    `linstereo.data.images.used_bits`); `on_note` is called with a sentence if those are fewer than the type has.
     """
-    scale = min(math.sqrt(pixels / (height * width)), MAX_OWN_SCALE)
-    if scale <= 1:
+    names = _names(left, right)
+    images = [
+        read_pixels(image) if isinstance(image, str | os.PathLike) else colour_values(image, name=name)
+        for image, name in zip((left, right), names, strict=True)
+    ]
+    _check_sizes([image.shape[:2] for image in images], names)
+    bits = used_bits(*images)
+    if on_note is not None and bits < 16 and any(image.dtype == np.uint16 for image in images):
+        on_note(
+            f"{names[0]} and its right image hold {bits}-bit values in 16 bits; they are scaled so that "
+            f"{2**bits - 1} is white"
+        )
+    return to_rgb8(images[0], bits=bits), to_rgb8(images[1], bits=bits)
+
+
+def _names(*images: ImageLike) -> list[str]:
+    sides = zip(("left", "right"), images, strict=True)
+    return [os.fspath(image) if isinstance(image, str | os.PathLike) else f"the {side} image" for side, image in sides]
+
+
+def _size(image: ImageLike, *, name: str) -> tuple[int, int]:
+    """Height and width."""
+    if isinstance(image, str | os.PathLike):
+        width, height = image_size(image)
         return height, width
-    rows, columns = (max(round(scale * side / PAD_TO), math.ceil(side / PAD_TO)) for side in (height, width))
-    return rows * PAD_TO, columns * PAD_TO
+    height, width = colour_values(image, name=name).shape[:2]
+    return height, width
 
 
-def read_pair(left: ImageLike, right: ImageLike) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Both images as uint8 [H, W, 3] RGB, checked to be large enough and of one size."""
-    images, names = [], []
-    for side, image in (("left", left), ("right", right)):
-        names.append(os.fspath(image) if isinstance(image, str | os.PathLike) else f"the {side} image")
-        images.append(_read(image, name=names[-1]))
-    for image, name in zip(images, names, strict=True):
-        if min(image.shape[:2]) < MIN_SIDE:
-            raise InputError(
-                f"{name} is {image.shape[1]} x {image.shape[0]} px; use an image of at least {MIN_SIDE} px a side"
-            )
-    if images[0].shape != images[1].shape:
-        (h0, w0), (h1, w1) = images[0].shape[:2], images[1].shape[:2]
+def _check_sizes(sizes: Sequence[Sequence[int]], names: Sequence[str]) -> tuple[int, int]:
+    for (height, width), name in zip(sizes, names, strict=True):
+        if min(height, width) < MIN_SIDE:
+            raise InputError(f"{name} is {width} x {height} px; use an image of at least {MIN_SIDE} px a side")
+    (h0, w0), (h1, w1) = sizes
+    if (h0, w0) != (h1, w1):
         raise InputError(
             f"{names[0]} is {w0} x {h0} px but {names[1]} is {w1} x {h1} px; give a rectified pair of one size"
         )
-    return images[0], images[1]
+    return h0, w0
 
 
 def _read(image: ImageLike, *, name: str) -> npt.NDArray[np.uint8]:
@@ -230,11 +261,6 @@ def _resized(image: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArr
 def _to_tensor(image: npt.NDArray[np.uint8], device: torch.device) -> Tensor:
     """uint8 [H, W, 3] -> float [1, 3, H, W] in [0, 1]."""
     return torch.from_numpy(image).to(device).permute(2, 0, 1).unsqueeze(0).float() / 255
-
-
-def _volume_bytes(height: int, width: int) -> int:
-    """Bytes of the stored float32 volumes of all scales, pyramids (x 2) included."""
-    return sum(8 * -(-height // s) * (-(-width // s)) ** 2 for s in (4, 8, 16))
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:

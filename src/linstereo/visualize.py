@@ -1,8 +1,13 @@
-"""Pictures of disparity, depth and error maps."""
+"""Pictures of disparity, depth and error maps, with colour bars that say what the colours mean."""
+
+import math
 
 import cv2
 import numpy as np
 import numpy.typing as npt
+
+MIN_BAR_HEIGHT = 96
+"""A picture that is lower, in px, gets white below it, so that the values of its colour bar can be read."""
 
 
 def colorize(
@@ -29,8 +34,7 @@ def colorize(
     shown = values[known].astype(np.float64)
     if shown.size == 0:
         return np.zeros((*values.shape, 3), np.uint8)
-    start = float(np.percentile(shown, 1)) if low is None else low
-    end = float(np.percentile(shown, 99)) if high is None else high
+    start, end = _colour_range(shown, low, high)
     span = max(end - start, 1e-12)
     level = np.zeros(values.shape, np.uint8)
     level[known] = np.clip((shown - start) / span * 255, 0, 255).round().astype(np.uint8)
@@ -46,9 +50,98 @@ def colorize_depth(depth: npt.NDArray[np.floating], *, max_depth: float | None =
 
     What is farther than `max_depth` gets the last colour, so that the sky does not take all colours for itself.
     """
-    within = np.isfinite(depth) if max_depth is None else depth <= max_depth
-    high = float(np.percentile(depth[within], 99)) if within.any() else None
-    return colorize(depth, high=high, reverse=True)
+    return colorize(depth, high=_shown_depth(depth, max_depth), reverse=True)
+
+
+def disparity_picture(disparity: npt.NDArray[np.floating]) -> npt.NDArray[np.uint8]:
+    """A disparity map [H, W] in px as `colorize` paints it, with a colour bar to its right: uint8 [H', W', 3] RGB.
+
+    The first H rows and W columns are the map, pixel by pixel.
+    """
+    return _with_bar(colorize(disparity), disparity, unit="px")
+
+
+def depth_picture(depth: npt.NDArray[np.floating], *, max_depth: float | None = None) -> npt.NDArray[np.uint8]:
+    """A depth map [H, W] in metres as `colorize_depth` paints it, with a colour bar to its right: uint8 [H', W', 3].
+
+    The first H rows and W columns are the map, pixel by pixel.
+    """
+    picture = colorize_depth(depth, max_depth=max_depth)
+    return _with_bar(picture, depth, high=_shown_depth(depth, max_depth), unit="m", reverse=True)
+
+
+def colour_bar(
+    height: int,
+    *,
+    low: float,
+    high: float,
+    unit: str,
+    reverse: bool = False,
+    below: bool = False,
+    above: bool = False,
+) -> npt.NDArray[np.uint8]:
+    """The colours of `colorize` from `low` (bottom) to `high` (top), with round values and their unit beside them.
+
+    Args:
+        height: of the bar, px; the text grows with it. At least 96.
+        low: value of the first colour.
+        high: value of the last colour.
+        unit: written above the values.
+        reverse: as in `colorize`.
+        below: values below `low` occur: the bar ends in a point there.
+        above: the same for values above `high`.
+
+    Returns:
+        uint8 [height, w, 3] RGB on white.
+    """
+    em = 4 * min(max(height / 34, 10.5), 60)  # height of the text; all is drawn four times as large, then reduced
+    ink, weight, whole = (40, 40, 40), max(round(em / 14), 1), 4 * height
+    left, right = round(0.9 * em), round(2.2 * em)
+    top, bottom = round(3.4 * em), whole - round(1.6 * em)
+    points = round(0.9 * em)
+    ticks = round_values(low, high, most=max(int((bottom - top) / (2.6 * em)), 2))
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 10.0 ** math.floor(math.log10(abs(low) or 1) - 2)
+    decimals = max(-math.floor(math.log10(step) + 1e-9), 0)
+    labels = [f"{value:,.{decimals}f}" for value in ticks]
+    scale = cv2.getFontScaleFromHeight(cv2.FONT_HERSHEY_SIMPLEX, round(em * 0.72), weight)
+    widths = [cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, weight)[0][0] for text in [*labels, unit]]
+    text_left = right + round(0.75 * em)
+    strip = np.full((whole, -(-(text_left + max(widths) + left) // 4) * 4, 3), 255, np.uint8)
+
+    levels = np.linspace(high, low, bottom - top)[:, None]
+    colours = colorize(levels, low=low, high=high, reverse=reverse)  # [bottom - top, 1, 3]
+    strip[top:bottom, left:right] = colours
+    middle = (left + right) // 2
+    for wanted, base, tip, colour in ((above, top, -points, colours[0, 0]), (below, bottom, points, colours[-1, 0])):
+        if wanted:
+            corners = np.array([(left, base), (right - 1, base), (middle, base + tip)], np.int32)
+            cv2.fillPoly(strip, [corners], tuple(int(value) for value in colour), cv2.LINE_AA)
+
+    def write(text: str, x: int, y: float) -> None:
+        """Write `text` from column x on, centred on row y."""
+        cv2.putText(strip, text, (x, round(y + 0.36 * em)), cv2.FONT_HERSHEY_SIMPLEX, scale, ink, weight, cv2.LINE_AA)
+
+    for value, label in zip(ticks, labels, strict=True):
+        share = (value - low) / (high - low) if high > low else 0.5
+        row = round(bottom - 1 - share * (bottom - 1 - top))
+        cv2.line(strip, (right, row), (right + round(0.35 * em), row), ink, weight, cv2.LINE_AA)
+        write(label, text_left, row)
+    write(unit, left, 1.5 * em)
+    return np.asarray(cv2.resize(strip, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def round_values(low: float, high: float, *, most: int) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten from `low` to `high`, at most `most`; `low` itself if they agree."""
+    span = high - low
+    if not span > 1e-6 * max(abs(low), abs(high), 1e-6):
+        return [low]
+    exponent = math.floor(math.log10(span / most))
+    for factor in (1, 2, 5, 10, 20, 50, 100):
+        step = factor * 10.0**exponent
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first < most:
+            break
+    return [index * step for index in range(first, last + 1)] or [low]
 
 
 def captioned(image: npt.NDArray[np.uint8], text: str, *, width: int, height: int) -> npt.NDArray[np.uint8]:
@@ -58,3 +151,35 @@ def captioned(image: npt.NDArray[np.uint8], text: str, *, width: int, height: in
     cv2.rectangle(small, (0, 0), (across + 8, down + 8), (0, 0, 0), cv2.FILLED)
     cv2.putText(small, text, (4, down + 4), cv2.FONT_HERSHEY_SIMPLEX, 0.45, (255, 255, 255), 1, cv2.LINE_AA)
     return np.pad(small, ((3, 3), (3, 3), (0, 0)), constant_values=255)
+
+
+def _with_bar(
+    picture: npt.NDArray[np.uint8],
+    values: npt.NDArray[np.floating],
+    *,
+    high: float | None = None,
+    unit: str,
+    reverse: bool = False,
+) -> npt.NDArray[np.uint8]:
+    """`picture` of `values`, painted up to `high`, with its colour bar; as it is if there is no value at all."""
+    known = values[np.isfinite(values)]
+    if known.size == 0:
+        return picture
+    start, end = _colour_range(known, None, high)
+    lacking = max(MIN_BAR_HEIGHT - len(picture), 0)
+    canvas = np.pad(picture, ((0, lacking), (0, 0), (0, 0)), constant_values=255)
+    below, above = bool(known.min() < start), bool(known.max() > end)
+    bar = colour_bar(len(canvas), low=start, high=end, unit=unit, reverse=reverse, below=below, above=above)
+    return np.hstack([canvas, bar])
+
+
+def _colour_range(known: npt.NDArray[np.floating], low: float | None, high: float | None) -> tuple[float, float]:
+    """The values of the first and the last colour: as given, else the 1st and the 99th percentile of `known`."""
+    start = float(np.percentile(known, 1)) if low is None else low
+    return start, float(np.percentile(known, 99)) if high is None else high
+
+
+def _shown_depth(depth: npt.NDArray[np.floating], max_depth: float | None) -> float | None:
+    """The depth of the last colour, m: the 99th percentile of what is within `max_depth`; None if nothing is."""
+    within = np.isfinite(depth) if max_depth is None else depth <= max_depth
+    return float(np.percentile(depth[within], 99)) if within.any() else None

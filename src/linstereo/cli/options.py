@@ -12,12 +12,22 @@ else:
     Subparsers = argparse._SubParsersAction
 
 
+MAX_THREADS = 1024
+
+
 def image_size(text: str) -> tuple[int, int]:
     """Parse "480x640" (height x width) for argparse."""
     match = re.fullmatch(r"(\d{1,6})x(\d{1,6})", text)
     if match is None or min(int(match[1]), int(match[2])) < 32:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write HEIGHTxWIDTH such as 480x640, at least 32x32")
     return int(match[1]), int(match[2])
+
+
+def thread_count(text: str) -> int:
+    """Parse a number of CPU threads for argparse."""
+    if re.fullmatch(r"\d{1,4}", text) is None or not 1 <= int(text) <= MAX_THREADS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of threads; give one from 1 to {MAX_THREADS}")
+    return int(text)
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:

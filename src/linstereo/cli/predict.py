@@ -1,12 +1,10 @@
 """`linstereo predict LEFT RIGHT`: disparity, depth, point clouds and pictures from files, folders or globs."""
 
 import argparse
-import glob
+import dataclasses
 import os
-import re
 import sys
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,20 +12,24 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from linstereo.cli.options import Subparsers, add_model_options, load_model
+from linstereo.cli.cameras import calibration_of, depth_doubt, doubts
+from linstereo.cli.options import Subparsers, add_model_options, load_model, thread_count
+from linstereo.cli.pairs import Pair, Pairing, check_complete, find_images, output_names, pair_up, read_list
+from linstereo.cli.training_session import chosen_threads
 from linstereo.data.depth_maps import write_depth
 from linstereo.data.disparity import write_disparity
-from linstereo.data.folder import CALIBRATION_FILES, CALIBRATION_SUFFIXES, read_calibration
 from linstereo.data.images import write_image
 from linstereo.errors import InputError
+from linstereo.files import output_folder
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.point_cloud import usable_depth, write_ply
-from linstereo.predictor import Prediction, read_pair
-from linstereo.visualize import colorize, colorize_depth
+from linstereo.memory_limits import memory_errors_told
+from linstereo.predictor import Prediction, StereoPredictor, pair_size, read_pair
+from linstereo.visualize import depth_picture, disparity_picture
 
-IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
 FORMATS = ("png", "pfm", "npy")  # png first: the only one that can refuse a value, before anything is written
 OUTPUTS = ("disparity", "depth", "cloud", "pictures")
+MAX_NAME = 255 - len("_disparity_color.png")  # bytes
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -36,10 +38,30 @@ def add_parser(subparsers: Subparsers) -> None:
         "predict",
         help="disparity, depth and point clouds of one or many rectified pairs",
         description="Write the disparity of rectified pairs, in pixels of the left image, and a colour picture of it; "
-        "where a calibration is known, also the depth in metres, a picture of it and a coloured point cloud (.ply).",
+        "where a calibration is known, also the depth in metres, a picture of it and a coloured point cloud (.ply). "
+        "All pairs are checked before the first one is computed.",
+        epilog="Exit code: 0 if all pairs were predicted, 1 if --skip-bad passed over some, 2 if the input is bad.",
     )
-    parser.add_argument("left", metavar="LEFT", help="left image, a folder of them, or a quoted glob")
-    parser.add_argument("right", metavar="RIGHT", help="right image, folder or glob, in the same order")
+    parser.add_argument("left", nargs="?", metavar="LEFT", help="left image, a folder of them, or a quoted glob")
+    parser.add_argument(
+        "right",
+        nargs="?",
+        metavar="RIGHT",
+        help="right image, folder or glob; several images are paired by their names (0001 with 0001, a_left with "
+        "a_right, im0 with im1), never by order alone",
+    )
+    parser.add_argument(
+        "--list",
+        metavar="FILE",
+        help="read the pairs from a text file instead: LEFT RIGHT in each line, relative to the current folder, names "
+        "with blanks in quotes; lines that start with # are passed over",
+    )
+    parser.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="pass over pairs that cannot be predicted, and images without a partner, instead of stopping; each is "
+        "named on stderr",
+    )
     parser.add_argument("--out", default="out", metavar="DIR", help="output folder (default: out)")
     parser.add_argument(
         "--outputs",
@@ -59,7 +81,14 @@ def add_parser(subparsers: Subparsers) -> None:
         "By default calib.json or calib.txt in the folder of the left image; if that folder is named left, also "
         "calib/<name>.json, calib/<name>.txt, calib.json or calib.txt beside it.",
     )
-    group.add_argument("--calib", metavar="FILE", help="calib.json, or calib.txt in Middlebury's format, for all pairs")
+    group.add_argument(
+        "--calib", metavar="FILE", help="calib.json, or calib.txt in Middlebury's or KITTI's format, for all pairs"
+    )
+    group.add_argument(
+        "--scale-calib",
+        action="store_true",
+        help="if the calibration says that it is for images of another size, scale it to theirs instead of stopping",
+    )
     group.add_argument("--focal", type=float, metavar="PX", help="focal length, of cameras centred on their images")
     group.add_argument("--baseline", type=float, metavar="M", help="distance between the cameras in metres")
     group.add_argument(
@@ -69,57 +98,175 @@ def add_parser(subparsers: Subparsers) -> None:
         help="leave farther points out of the cloud (default: where the disparity is 1 px; inf keeps all)",
     )
     add_model_options(parser)
+    parser.add_argument(
+        "--volume",
+        choices=("stored", "on_the_fly"),
+        help="hold all correlations, which is faster, or compute them as they are needed (default: stored while they "
+        "take at most 1 GiB and fit into memory)",
+    )
+    parser.add_argument("--threads", type=thread_count, metavar="N", help="CPU threads (default: PyTorch's choice)")
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Predict every pair and write the results as they come."""
-    pairs = pair_up(find_images(options.left), find_images(options.right))
-    names = output_names([left for left, _ in pairs])
-    out = Path(options.out)
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; give a folder for the results")
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A pair that was checked.
+
+    Attributes:
+        left: the left image.
+        right: the right image.
+        name: how the names of its results begin.
+        size: height and width, px.
+        calibration: None if it is unknown or not needed.
+    """
+
+    left: Path
+    right: Path
+    name: str
+    size: tuple[int, int]
+    calibration: StereoCalibration | None
+
+
+class BadPairs:
+    """Counts pairs that cannot be predicted; the first one ends everything unless they may be skipped."""
+
+    def __init__(self, *, skip: bool) -> None:
+        self.skip = skip
+        self.count = 0
+
+    def add(self, error: InputError) -> None:
+        """Name the pair on stderr, or raise the error."""
+        if not self.skip:
+            raise error
+        self.count += 1
+        _warn(f"SKIPPED: {error}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Predict every pair and write the results as they come; returns the exit code."""
     if options.max_depth is not None and not options.max_depth > 0:
         raise InputError(f"the largest depth is {options.max_depth}; it must be greater than 0 metres")
+    pairing = given_pairs(options)
+    if not options.skip_bad:
+        check_complete(pairing)
+    inputs = len(pairing.pairs) + len(pairing.lone())
+    bad = BadPairs(skip=options.skip_bad)
+    for phrase in pairing.lone():
+        bad.add(InputError(phrase))
+    if pairing.note:
+        _warn(f"NOTE: {pairing.note}")
     outputs = options.outputs or set(OUTPUTS)
     formats = [f for f in FORMATS if f in (options.format or ["pfm"])]
-    camera = partial(calibration_of, file=options.calib, focal=options.focal, baseline=options.baseline)
-    # what is wrong with the input is told at once, not after the model has been loaded
-    size = read_pair(*pairs[0])[0].shape[:2]
-    unknown = [left for left, _ in pairs if outputs != {"disparity"} and camera(left, size) is None]
-    hint = f"no calibration is known for {unknown[0]}; give --calib, or --focal and --baseline" if unknown else ""
-    if hint and options.outputs and outputs & {"depth", "cloud"}:
-        raise InputError(hint)
-    predictor = load_model(options)
-    if hint:
-        print(f"NOTE: {hint} to get depth and a point cloud", file=sys.stderr)
+    # what is wrong with the input is told at once, not after the model has been loaded or half of the pairs are done
+    jobs = list(check_pairs(pairing.pairs, options, outputs, bad))
+    with chosen_threads(options.threads), output_folder(options.out) as out:
+        predictor = load_model(options)
+        jobs = list(check_memory(jobs, predictor, options, bad))
+        unknown = next((job.left for job in jobs if job.calibration is None), None)
+        if unknown and outputs != {"disparity"}:
+            _warn(f"NOTE: {_no_calibration(unknown)} to get depth and a point cloud")
+        write = partial(write_results, outputs=outputs, formats=formats, max_depth=options.max_depth)
+        predict_jobs(jobs, predictor, options, out, write, bad)
+        if bad.count == inputs:
+            raise InputError(f"none of {inputs} inputs could be predicted; see above why")
+    if bad.count:
+        _warn(f"{bad.count} of {inputs} inputs were skipped, see above why")
+    return 1 if bad.count else 0
+
+
+def given_pairs(options: argparse.Namespace) -> Pairing:
+    """The pairs that LEFT and RIGHT, or the list, stand for."""
+    if options.list is not None:
+        if options.left is not None:
+            raise InputError("give LEFT and RIGHT or --list, not both")
+        return Pairing(read_list(options.list))
+    if options.left is None or options.right is None:
+        raise InputError("give LEFT and RIGHT, or the pairs in a text file with --list")
+    return pair_up(find_images(options.left), find_images(options.right))
+
+
+def check_pairs(pairs: Sequence[Pair], options: argparse.Namespace, outputs: set[str], bad: BadPairs) -> Iterator[Job]:
+    """Check files, sizes and calibrations of all pairs, without decoding an image; bad ones are left out."""
+    camera = partial(
+        calibration_of,
+        file=options.calib,
+        focal=options.focal,
+        baseline=options.baseline,
+        resize=options.scale_calib,
+    )
+    told: set[str] = set()
+    names = output_names([left for left, _ in pairs]) if pairs else []
+    bar = tqdm(zip(pairs, names, strict=True), total=len(pairs), desc="check", unit="pair", disable=None, leave=False)
+    for (left, right), name in bar:
+        try:
+            if len(os.fsencode(name)) > MAX_NAME:
+                raise InputError(f"the name of {left} is too long to be that of results as well; rename the image")
+            size = pair_size(left, right)
+            if left.samefile(right):
+                raise InputError(f"{left} is both the left and the right image of a pair; give two images")
+            calibration = None if outputs == {"disparity"} else camera(left, size)
+            if calibration is None and options.outputs and outputs & {"depth", "cloud"}:
+                raise InputError(_no_calibration(left))
+        except InputError as error:
+            bad.add(error)
+            continue
+        for doubt in doubts(calibration, left, size) if calibration else ():
+            kind = doubt.replace(str(left), "")
+            if kind not in told:  # once for all images of a camera
+                told.add(kind)
+                _warn(f"WARNING: {doubt}")
+        yield Job(left, right, name, size, calibration)
+
+
+def check_memory(
+    jobs: Sequence[Job], predictor: StereoPredictor, options: argparse.Namespace, bad: BadPairs
+) -> Iterator[Job]:
+    """Leave out the pairs that will not fit into memory, or are too small at the chosen scale."""
+    for job in jobs:
+        try:
+            predictor.plan(*job.size, scale=options.scale, volume=options.volume)
+        except InputError as error:
+            bad.add(InputError(f"{job.left}: {error}"))
+            continue
+        yield job
+
+
+def predict_jobs(
+    jobs: Sequence[Job],
+    predictor: StereoPredictor,
+    options: argparse.Namespace,
+    out: Path,
+    write: Callable[..., tuple[list[str], list[Path]]],
+    bad: BadPairs,
+) -> None:
+    """Predict all pairs, write their results into `out`, and a line about each to stdout."""
     iterations = predictor.model.config.iterations if options.iters is None else options.iters
-    with tqdm(total=len(pairs) * iterations, unit="it", desc="predict", disable=None) as bar:
-        for (left, right), name in zip(pairs, names, strict=True):
-            bar.set_postfix_str(name)
-            images = read_pair(left, right)
-            prediction = predictor.predict(
-                *images, iters=options.iters, scale=options.scale, on_iteration=lambda _: bar.update()
-            )
-            _make_folder(out)
-            height, width = images[0].shape[:2]
-            calibration = None if outputs == {"disparity"} else camera(left, (height, width))
-            if calibration and not (0 <= calibration.cx < width and 0 <= calibration.cy < height):
-                bar.write(
-                    f"WARNING: the calibration's principal point ({calibration.cx:g}, {calibration.cy:g}) is outside "
-                    f"of {left}, {width} x {height} px; if the image was resized, scale the calibration too",
-                    file=sys.stderr,
-                )
-            facts, files = write_results(
-                out / name,
-                prediction,
-                images[0],
-                calibration,
-                outputs=outputs,
-                formats=formats,
-                max_depth=options.max_depth,
-            )
-            bar.write(f"{left}: {', '.join(facts)} -> {out}: {', '.join(file.name for file in files)}")
+    with tqdm(total=len(jobs) * iterations, unit="it", desc="predict", disable=None) as bar:
+        for number, job in enumerate(jobs, start=1):
+            bar.set_postfix_str(job.name)
+            writing = False
+            try:
+                with memory_errors_told(str(job.left), "use a smaller --scale, fewer --outputs, or smaller images"):
+                    images = read_pair(job.left, job.right, on_note=lambda note: _warn(f"NOTE: {note}"))
+                    prediction = predictor.predict(
+                        *images,
+                        iters=options.iters,
+                        scale=options.scale,
+                        volume=options.volume,
+                        on_iteration=lambda _: bar.update(),
+                    )
+                    writing = True
+                    facts, files = write(out / job.name, prediction, images[0], job.calibration)
+            except InputError as error:
+                if writing and isinstance(error.__cause__, OSError):  # a full disk is not the fault of this pair
+                    raise
+                bad.add(error)
+                bar.n = number * iterations
+                continue
+            if job.calibration and (doubt := depth_doubt(prediction.disparity, job.calibration, job.left)):
+                _warn(f"WARNING: {doubt}")
+            bar.write(f"{job.left}: {', '.join(facts)} -> {out}: {', '.join(file.name for file in files)}")
+            sys.stdout.flush()
 
 
 def write_results(
@@ -157,7 +304,7 @@ def write_results(
         for suffix in formats:
             write_disparity(file(f"disparity.{suffix}"), disparity)
     if "pictures" in outputs:
-        write_image(file("disparity_color.png"), colorize(disparity))
+        write_image(file("disparity_color.png"), disparity_picture(disparity))
     if calibration is None:
         return facts, files
     depth = prediction.depth(calibration)
@@ -168,42 +315,12 @@ def write_results(
             write_depth(file(f"depth.{suffix}"), depth)
     limit = usable_depth(calibration) if max_depth is None else max_depth
     if "pictures" in outputs:
-        write_image(file("depth_color.png"), colorize_depth(depth, max_depth=limit))
+        write_image(file("depth_color.png"), depth_picture(depth, max_depth=limit))
     if "cloud" in outputs:
         cloud = prediction.point_cloud(left, calibration, max_depth=limit)
         write_ply(file("cloud.ply"), cloud)
         facts.append(f"{len(cloud):,} points up to {limit:.3g} m")
     return facts, files
-
-
-def calibration_of(
-    left: Path,
-    size: Sequence[int],
-    *,
-    file: str | None = None,
-    focal: float | None = None,
-    baseline: float | None = None,
-) -> StereoCalibration | None:
-    """The calibration of a pair, or None if none is known.
-
-    Args:
-        left: the left image, beside which files are looked for if nothing else is given.
-        size: its height and width, px.
-        file: a calibration file.
-        focal: focal length in px, of a camera whose axis goes through the centre of the image.
-        baseline: its baseline in metres.
-    """
-    if focal is not None or baseline is not None:
-        if focal is None or baseline is None or file is not None:
-            raise InputError("--focal and --baseline belong together, without --calib; give both or neither")
-        return StereoCalibration(focal=focal, baseline=baseline, cx=(size[1] - 1) / 2, cy=(size[0] - 1) / 2)
-    candidates = [left.parent / name for name in CALIBRATION_FILES]
-    if left.parent.name == "left":
-        root = left.parent.parent
-        candidates += [root / "calib" / f"{left.stem}{suffix}" for suffix in CALIBRATION_SUFFIXES]
-        candidates += [root / name for name in CALIBRATION_FILES]
-    found = next((path for path in candidates if path.is_file()), None) if file is None else Path(file)
-    return None if found is None else read_calibration(found)
 
 
 def output_kinds(text: str) -> set[str]:
@@ -215,51 +332,9 @@ def output_kinds(text: str) -> set[str]:
     return kinds
 
 
-def find_images(pattern: str) -> list[Path]:
-    """The images that a path, a folder or a glob stands for, in natural order (2 before 10)."""
-    path = Path(pattern)
-    if path.is_dir():
-        found = [p for p in path.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES]
-        missing = f"the folder {path} holds no image; give one with {', '.join(sorted(IMAGE_SUFFIXES))} files"
-    elif path.exists() or not glob.has_magic(pattern):
-        return [path]
-    else:
-        found = [Path(p) for p in glob.glob(pattern, recursive=True) if Path(p).is_file()]  # noqa: PTH207 (Path.glob takes no absolute patterns)
-        missing = f"nothing matches {pattern!r}; check the pattern"
-    if not found:
-        raise InputError(missing)
-    return sorted(found, key=_natural_order)
+def _no_calibration(left: Path) -> str:
+    return f"no calibration is known for {left}; give --calib, or --focal and --baseline"
 
 
-def pair_up(left: list[Path], right: list[Path]) -> list[tuple[Path, Path]]:
-    """Pair images by name where both sides have the same names, else by order; both must have as many."""
-    if len(left) != len(right):
-        raise InputError(
-            f"there are {len(left)} left images ({left[0]} ...) but {len(right)} right ones ({right[0]} ...); "
-            "give as many of each"
-        )
-    by_name = {path.stem: path for path in right}
-    if len(by_name) == len(right) and {path.stem for path in left} == set(by_name):
-        return [(path, by_name[path.stem]) for path in left]
-    return list(zip(left, right, strict=True))
-
-
-def output_names(paths: list[Path]) -> list[str]:
-    """A file name for each input: its stem, or as much of its path as tells it from the others."""
-    for depth in range(1, max(len(path.parts) for path in paths) + 1):
-        names = ["_".join(path.with_suffix("").parts[-depth:]).replace(os.sep, "") for path in paths]
-        if max(Counter(names).values()) == 1:
-            return names
-    raise InputError(f"{paths[0]} and another input have the same name; give each image once")
-
-
-def _natural_order(path: Path) -> list[tuple[int, int | str]]:
-    pieces = re.split(r"(\d+)", str(path))
-    return [(0, int(piece)) if piece.isdigit() else (1, piece) for piece in pieces]
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot create the folder {folder}: {error.strerror}; choose another with --out") from error
+def _warn(text: str) -> None:
+    tqdm.write(text, file=sys.stderr)

@@ -49,6 +49,14 @@ def read_middlebury_calibration(path: FilePath) -> StereoCalibration:
     )
 
 
+def middlebury_image_size(path: FilePath) -> tuple[int, int] | None:
+    """Width and height of the images that a Middlebury or ETH3D `calib.txt` is for; None if it does not say."""
+    fields = _read_fields(path, separator="=")
+    if not {"width", "height"} <= set(fields):
+        return None
+    return int(_number(fields["width"], path)), int(_number(fields["height"], path))
+
+
 def write_middlebury_calibration(
     path: FilePath,
     calibration: StereoCalibration,
@@ -102,6 +110,17 @@ def read_kitti_calibration(path: FilePath, *, grey: bool = False) -> StereoCalib
         cy=left[1, 2],
         doffs=right[0, 2] - left[0, 2],
     )
+
+
+def is_kitti_calibration(path: FilePath) -> bool:
+    """Whether a text file has the projection matrices of KITTI's calibration files."""
+    return any(name in _read_fields(path, separator=":") for name in ("P_rect_00", "P_rect_02", "P0", "P2"))
+
+
+def kitti_image_size(path: FilePath, *, grey: bool = False) -> tuple[int, int] | None:
+    """Width and height of the rectified images that a KITTI calibration file is for; None if it does not say."""
+    words = _read_fields(path, separator=":").get("S_rect_00" if grey else "S_rect_02", "").split()
+    return (int(_number(words[0], path)), int(_number(words[1], path))) if len(words) == 2 else None
 
 
 def _read_fields(path: FilePath, *, separator: str) -> dict[str, str]:

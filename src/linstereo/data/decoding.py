@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from linstereo.errors import InputError
 from linstereo.files import atomic_path
+from linstereo.memory_limits import is_out_of_memory
 
 
 def decode(data: bytes, *, path: str | os.PathLike[str]) -> npt.NDArray[Any]:
@@ -25,6 +26,8 @@ def decode(data: bytes, *, path: str | os.PathLike[str]) -> npt.NDArray[Any]:
         try:
             decoded = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
         except (cv2.error, MemoryError) as error:
+            if is_out_of_memory(error):
+                raise InputError(f"{path} does not fit into memory once it is decoded; scale it down") from error
             raise _damaged(path) from error
     if decoded is None or decoded.size == 0:
         raise _damaged(path)

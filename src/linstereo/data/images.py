@@ -6,6 +6,7 @@ an error, never a half-grey picture. A rotation in EXIF data is ignored, see `li
 
 import os
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from linstereo.data.decoding import decode, write_encoded
 from linstereo.data.image_headers import check_picture
-from linstereo.data.pnm import decode_pnm, is_pnm
+from linstereo.data.pnm import decode_pnm, is_pnm, read_pnm_header
 from linstereo.errors import InputError
 from linstereo.files import read_file
 
@@ -29,16 +30,31 @@ _WRITE_OPTIONS: dict[str, tuple[int, ...]] = {
 }
 
 
+def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Width and height of a picture whose file is checked to be complete, without decoding it."""
+    return _checked_size(read_file(path), path)
+
+
 def read_image(path: str | os.PathLike[str]) -> npt.NDArray[np.uint8]:
     """Read a picture as uint8 [H, W, 3] RGB.
 
-    Grey is repeated three times, alpha is dropped, 16-bit values become round(value / 257). Anything that
+    Grey is repeated three times, alpha is dropped, 16-bit values are scaled as `to_rgb8` does it. Anything that
     cannot be read completely, or holds floating-point values, is an `InputError` naming the file.
     """
+    return to_rgb8(read_pixels(path), name=str(path))
+
+
+def read_pixels(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
+    """Read a picture with its own bit depth: uint8 or uint16, grey [H, W, 1] or RGB [H, W, 3]; alpha is dropped.
+
+    A PPM or PGM file of more than 8 bits that says which value is white comes back as uint8, scaled by that.
+    """
     data = read_file(path)
+    width, height = _checked_size(data, path)
     if is_pnm(data):
-        return to_rgb8(decode_pnm(data, path), name=str(path))
-    width, height = check_picture(data, path)
+        values = decode_pnm(data, path)
+        says_white = read_pnm_header(data, path).maximum < 65535
+        return to_rgb8(values, bits=16) if says_white else colour_values(values)
     decoded = decode(data, path=path)
     if decoded.shape[:2] != (height, width):
         raise InputError(f"{path} has two different sizes in its headers; copy or convert it again")
@@ -49,11 +65,11 @@ def read_image(path: str | os.PathLike[str]) -> npt.NDArray[np.uint8]:
             # OpenCV multiplies the colours of such a TIFF file with its alpha, which cannot be undone
             raise InputError(f"{path} is a TIFF file with transparent pixels; remove its alpha channel")
         decoded = cv2.cvtColor(decoded, cv2.COLOR_BGRA2RGB)
-    return to_rgb8(decoded, name=str(path))
+    return colour_values(decoded, name=str(path))
 
 
-def to_rgb8(array: npt.ArrayLike, *, name: str = "the image") -> npt.NDArray[np.uint8]:
-    """Turn an image in memory into uint8 [H, W, 3] RGB by the rules of `read_image`.
+def colour_values(array: npt.ArrayLike, *, name: str = "the image") -> npt.NDArray[Any]:
+    """An image in memory without alpha: uint8 or uint16, grey [H, W, 1] or RGB [H, W, 3]; the values stay as they are.
 
     Takes uint8 or uint16, [H, W], [H, W, 1] (grey), [H, W, 2] (grey, alpha), [H, W, 3] (RGB) or [H, W, 4]
     (RGB, alpha). Floating-point images are refused, since nothing tells whether they reach to 1 or to 255;
@@ -66,12 +82,32 @@ def to_rgb8(array: npt.ArrayLike, *, name: str = "the image") -> npt.NDArray[np.
         image = image[..., None]  # [H, W, 1]
     if image.ndim != 3 or image.size == 0 or image.shape[2] > 4:
         raise InputError(f"{name} has the shape {image.shape}; give [H, W], [H, W, 3] or [H, W, 4] with H, W > 0")
-    if image.shape[2] <= 2:
-        image = np.repeat(image[..., :1], 3, axis=2)  # [H, W, 3]
-    image = image[..., :3]  # [H, W, 3]
+    return image[..., :1] if image.shape[2] <= 2 else image[..., :3]
+
+
+def used_bits(*images: npt.NDArray[Any]) -> int:
+    """Bits that the values of the 16-bit ones among some images (from `colour_values`) use together, 8 to 16.
+
+    Cameras of 10, 12 or 14 bits often write their values into 16-bit files as they are. The largest value tells: 12
+    for one from 2048 to 4095, 16 for one from 32768 on. Images of 8 bits count as 8.
+    """
+    largest = max((int(image.max()) for image in images if image.dtype == np.uint16), default=0)
+    return max(largest.bit_length(), 8)
+
+
+def to_rgb8(array: npt.ArrayLike, *, name: str = "the image", bits: int | None = None) -> npt.NDArray[np.uint8]:
+    """Turn an image in memory, such as `colour_values` takes, into uint8 [H, W, 3] RGB.
+
+    16-bit values become round(255 * value / (2**bits - 1)). By default `bits` is what the image uses; the two images of
+    a pair must be given the same, see `used_bits`.
+    """
+    image = colour_values(array, name=name)
     if image.dtype == np.uint16:
-        quotient, remainder = np.divmod(image, np.uint16(257))
-        image = quotient + (remainder > 128)
+        white = 2 ** (used_bits(image) if bits is None else bits) - 1
+        table = np.minimum(np.rint(np.arange(65536) * (255 / white)), 255).astype(np.uint8)
+        image = table[image]
+    if image.shape[2] == 1:
+        image = np.repeat(image, 3, axis=2)  # [H, W, 3]
     return np.ascontiguousarray(image, dtype=np.uint8)
 
 
@@ -91,3 +127,10 @@ def write_image(path: str | os.PathLike[str], rgb: npt.NDArray[np.uint8]) -> Non
         )
     encoded = cv2.cvtColor(image, cv2.COLOR_RGB2BGR) if colour else image
     write_encoded(path, encoded, suffix=suffix, options=_WRITE_OPTIONS[suffix])
+
+
+def _checked_size(data: bytes, path: str | os.PathLike[str]) -> tuple[int, int]:
+    if is_pnm(data):
+        header = read_pnm_header(data, path)
+        return header.width, header.height
+    return check_picture(data, path)

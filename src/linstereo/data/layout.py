@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from linstereo.data.images import read_image
+from linstereo.data.images import read_pixels, to_rgb8, used_bits
 from linstereo.data.sample import PairFiles
 from linstereo.errors import InputError
 
@@ -105,10 +105,11 @@ def require_some(files: Sequence[PairFiles], *, dataset: str, looked_for: str, w
 
 
 def read_views(files: PairFiles) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Left and right image, uint8 [H, W, 3] RGB, of one size."""
-    left, right = read_image(files.left), read_image(files.right)
+    """Left and right image, uint8 [H, W, 3] RGB, of one size; values of more than 8 bits are scaled alike."""
+    left, right = read_pixels(files.left), read_pixels(files.right)
     check_size(left, files.left, right, files.right)
-    return left, right
+    bits = used_bits(left, right)
+    return to_rgb8(left, bits=bits), to_rgb8(right, bits=bits)
 
 
 def check_size(
