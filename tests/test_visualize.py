@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from linstereo.visualize import colorize, colorize_depth
+from linstereo.visualize import (
+    MIN_BAR_HEIGHT,
+    colorize,
+    colorize_depth,
+    colour_bar,
+    depth_picture,
+    disparity_picture,
+    round_values,
+)
 
 FIRST, LAST = (48, 18, 59), (122, 4, 3)  # the two ends of the turbo map, as its authors published it
 
@@ -45,3 +53,52 @@ def test_a_far_sky_does_not_take_the_colours_of_the_rest():
     np.testing.assert_allclose(picture[1:10], np.broadcast_to(FIRST, (9, 20, 3)), atol=3)
     assert len(np.unique(picture[10:].reshape(-1, 3), axis=0)) > 100
     assert (colorize_depth(np.full((2, 2), np.inf), max_depth=50) == 0).all()
+
+
+@pytest.mark.parametrize("size", [(40, 50), (300, 200), (1080, 64)])
+def test_pictures_have_a_bar_beside_the_map_and_the_map_stays_as_it_is(size):
+    values = np.random.default_rng(0).uniform(2, 80, size)
+    values[0, 0] = np.inf
+    height, width = size
+    for picture, raw in (
+        (disparity_picture(values), colorize(values)),
+        (depth_picture(values), colorize_depth(values)),
+    ):
+        np.testing.assert_array_equal(picture[:height, :width], raw)
+        assert picture.shape[0] == max(height, MIN_BAR_HEIGHT)
+        bar = picture[:, width:]
+        assert (bar[:, 0] == 255).all()  # white between map and bar
+        assert (bar[:, -1] == 255).all()  # no text is cut off
+        assert (bar.max(axis=2) < 100).any()  # dark text
+    nothing = np.full(size, np.inf)
+    assert disparity_picture(nothing).shape == (*size, 3)
+
+
+def test_the_bar_shows_the_colours_of_the_values():
+    bar = colour_bar(400, low=10, high=50, unit="px")
+    column = bar[:, bar.shape[1] // 4]
+    coloured = np.flatnonzero(np.ptp(column, axis=1) > 30)
+    shown = column[coloured[0] : coloured[-1] + 1].astype(int)
+    levels = np.linspace(50, 10, len(shown))[:, None]
+    expected = colorize(levels, low=10, high=50)[:, 0].astype(int)
+    assert np.median(np.abs(shown - expected).max(axis=1)) < 12
+    flipped = colour_bar(400, low=10, high=50, unit="px", reverse=True)
+    assert (flipped != bar).any()
+    pointed = colour_bar(400, low=10, high=50, unit="px", above=True)
+    assert (pointed[: coloured[0]] != bar[: coloured[0]]).any()
+    np.testing.assert_array_equal(pointed[coloured[0] + 2 :], bar[coloured[0] + 2 :])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "expected"),
+    [
+        (10.3, 62.1, 6, [20, 30, 40, 50, 60]),
+        (2.1, 4.6, 5, [2.5, 3, 3.5, 4, 4.5]),
+        (0.0, 1.0, 6, [0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (0.012, 0.019, 4, [0.012, 0.014, 0.016, 0.018]),
+        (900, 70_000, 3, [20_000, 40_000, 60_000]),
+        (7.25, 7.25, 5, [7.25]),
+    ],
+)
+def test_round_values(low, high, most, expected):
+    np.testing.assert_allclose(round_values(low, high, most=most), expected)

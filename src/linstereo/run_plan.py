@@ -17,6 +17,7 @@ MAX_SCALE = 4.0  # largest factor by which images may be enlarged
 MAX_OWN_SCALE = 2.0  # largest factor by which they are unless the user says so
 STORED_VOLUME_LIMIT = 1 << 30  # bytes of correlations above which they are computed on the fly
 IMAGE_BYTES = 24  # for each pixel of a pair: both images as decoded and as RGB, and the disparity
+ADVICE_SHARE = 0.9  # of the available memory that advice counts on, since the next run will not find just as much
 RESULT_BYTES = 120  # for each pixel: what making depth, point cloud and pictures takes
 
 
@@ -105,7 +106,8 @@ def _advice(
     for percent in range(95, 0, -5):
         smaller = percent / 100
         large_enough = min(_run_size(config, height, width, smaller)) >= MIN_SIDE
-        if large_enough and needed_bytes(config, height, width, scale=smaller, volume="on_the_fly") <= available:
+        needed = needed_bytes(config, height, width, scale=smaller, volume="on_the_fly")
+        if large_enough and needed <= ADVICE_SHARE * available:
             return f"run it at a scale of at most {smaller:g} (--scale {smaller:g})"
     return "give smaller images, or free memory"
 

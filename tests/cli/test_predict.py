@@ -12,7 +12,6 @@ import pytest
 import torch
 import trimesh
 
-from linstereo import StereoPredictor
 from linstereo.cli import main
 from linstereo.cli.cameras import calibration_of
 from linstereo.cli.pairs import find_images, output_names, pair_up
@@ -31,26 +30,6 @@ from tests.model.tiny import TINY, TinyBackbone
 
 PROJECT = Path(__file__).resolve().parents[2]
 CAMERA = StereoCalibration(focal=40.0, baseline=0.5, cx=25.25, cy=18.5, doffs=1.5)
-
-
-@pytest.fixture
-def quick_model(monkeypatch):
-    """A tiny network in place of the default one; everything else is the real command."""
-    torch.manual_seed(0)
-    predictor = StereoPredictor(build(TINY, backbone=TinyBackbone()), device="cpu")
-    monkeypatch.setattr("linstereo.predictor.load", lambda *args, **kwargs: predictor)
-    return predictor
-
-
-@pytest.fixture
-def images(tmp_path):
-    rng = np.random.default_rng(0)
-    folder = tmp_path / "in"
-    for side in ("left", "right"):
-        (folder / side).mkdir(parents=True)
-        for name in ("1", "2", "10"):
-            write_image(folder / side / f"{name}.png", rng.integers(0, 256, (40, 50, 3), dtype=np.uint8))
-    return folder
 
 
 def test_one_pair_gives_a_disparity_map_and_a_picture(quick_model, images, tmp_path):

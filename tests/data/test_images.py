@@ -15,8 +15,11 @@ from tests.data.png_making import chunk, make_png
 
 from linstereo.data.decoding import _Quiet, _quiet_opencv
 from linstereo.data.image_headers import check_picture
-from linstereo.data.images import read_image, to_rgb8, write_image
+from linstereo.data.images import image_size, read_image, to_rgb8, used_bits, write_image
+from linstereo.data.layout import read_views
+from linstereo.data.sample import PairFiles
 from linstereo.errors import InputError
+from linstereo.predictor import read_pair
 
 LOSSLESS = (".png", ".bmp", ".tif", ".tiff", ".webp", ".ppm")
 rgb_images = st.tuples(st.integers(1, 9), st.integers(1, 9), st.just(3)).flatmap(lambda s: hnp.arrays(np.uint8, s))
@@ -75,6 +78,35 @@ def test_16_bits_are_rounded_to_8(scratch: Path, values: np.ndarray) -> None:
 def test_all_16_bit_values() -> None:
     values = np.arange(65536, dtype=np.uint16).reshape(256, 256)
     np.testing.assert_array_equal(to_rgb8(values)[..., 1], np.rint(values / 257))
+
+
+@pytest.mark.parametrize("bits", [8, 10, 12, 14, 15, 16])
+def test_bits_that_are_used(bits: int) -> None:
+    values = np.array([[0, 5, 2**bits - 1]], np.uint16)
+    assert used_bits(values[..., None]) == bits
+    np.testing.assert_array_equal(to_rgb8(values)[0, :, 0], [0, round(5 * 255 / (2**bits - 1)), 255])
+    dark = np.array([[[0], [5], [255]]], np.uint16)
+    assert used_bits(dark, values[..., None]) == bits  # the images of a pair together
+    assert to_rgb8(dark, bits=bits)[0, 2, 0] == round(255 * 255 / (2**bits - 1))
+    assert used_bits(np.full((2, 2, 1), 255, np.uint8), values[..., None]) == bits
+
+
+def test_a_pair_is_scaled_alike_and_alpha_does_not_count(tmp_path: Path) -> None:
+    left = np.full((32, 40, 4), 900, np.uint16)
+    right = np.full((32, 40, 4), 4000, np.uint16)
+    for name, array in (("l", left), ("r", right)):
+        array[..., 3] = 65535
+        (tmp_path / f"{name}.png").write_bytes(encoded(".png", array))
+    files = PairFiles(name="a", left=tmp_path / "l.png", right=tmp_path / "r.png")
+    for first, second in (read_views(files), read_pair(files.left, files.right), read_pair(left, right)):
+        assert (first == round(900 * 255 / 4095)).all()
+        assert (second == round(4000 * 255 / 4095)).all()
+
+
+def test_a_pgm_that_says_what_is_white_is_not_stretched_further(tmp_path: Path) -> None:
+    values = np.full((4, 5), 1000, ">u2")
+    (tmp_path / "a.pgm").write_bytes(b"P5\n5 4\n4095\n" + values.tobytes())
+    assert (read_image(tmp_path / "a.pgm") == round(1000 * 255 / 4095)).all()
 
 
 @pytest.mark.parametrize(("suffix", "dtype"), [(".png", np.uint8), (".png", np.uint16), (".webp", np.uint8)])
@@ -375,3 +407,26 @@ def test_a_forked_process_can_decode_while_its_parent_does(tmp_path: Path) -> No
     cv2.utils.logging.setLogLevel(before)
     assert finished, "the child waited for a lock for ever"
     assert status == 0
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".bmp", ".tif", ".webp", ".ppm"])
+def test_the_size_is_known_without_decoding(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / f"a{suffix}"
+    write_image(path, smooth())
+    monkeypatch.setattr("linstereo.data.images.decode", lambda *args, **kwargs: pytest.fail("decoded"))
+    assert image_size(path) == (64, 48)
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(InputError):
+        image_size(path)
+
+
+def test_an_image_too_large_for_the_memory_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise MemoryError
+
+    write_image(tmp_path / "a.png", smooth())
+    monkeypatch.setattr("linstereo.data.decoding.cv2.imdecode", fail)
+    with pytest.raises(InputError, match=r"a\.png does not fit into memory once it is decoded"):
+        read_image(tmp_path / "a.png")

@@ -56,7 +56,7 @@ DISPARITY_SUFFIXES = (".pfm", ".png", ".npy", ".exr")
 CALIBRATION_SUFFIXES = (".json", ".txt")
 CALIBRATION_FILES = tuple(f"calib{suffix}" for suffix in CALIBRATION_SUFFIXES)
 _SIZE_FIELDS = ("width", "height")
-_ASPECT_TOLERANCE = 0.02  # rounding to whole pixels changes the ratio of the sides of a small picture by so much
+_ASPECT_TOLERANCE = 0.02  # of a resized picture's sides, besides their rounding to whole pixels
 
 
 def open_folder(root: str | os.PathLike[str], split: str | None = None) -> ListedDataset:
@@ -229,8 +229,8 @@ def calibration_for_size(
         width: of the images, px.
         height: of the images, px.
         image: which image that is, for the error.
-        resize: scale the calibration to the size of the images instead. They must be the whole picture: a size of other
-            proportions, off by more than 2 %, is still refused.
+        resize: scale the calibration to the size of the images instead. They must be the whole picture: proportions
+            that are off by more than 2 % are still refused.
         grey: see `read_calibration`.
     """
     calibration = read_calibration(path, grey=grey)
@@ -243,9 +243,10 @@ def calibration_for_size(
     sx, sy = width / size[0], height / size[1]
     if not resize:
         raise InputError(
-            f"{sizes}; if it was resized as a whole, scale the calibration (--scale-calib), else calibrate it"
+            f"{sizes}; give the calibration for that size, or have it scaled if the whole picture was resized "
+            "(linstereo predict --scale-calib)"
         )
-    if abs(sx / sy - 1) > _ASPECT_TOLERANCE:
+    if abs(sx / sy - 1) > _ASPECT_TOLERANCE + 1 / min(width, height):
         raise InputError(f"{sizes}, which is not the same picture resized; give the calibration of the cropped image")
     return calibration.scaled(sx, sy)
 

@@ -5,16 +5,19 @@ benchmarks/memory.py repeats. They lie above all of them: it is better to choose
 that would just have fitted, than to be killed by the system half-way.
 """
 
+from linstereo.model.correlation_start import start_scale
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.linstereo import PAD_TO
 from linstereo.model.presets import LinStereoConfig
 
 _FIXED = 64 << 20  # bytes that do not depend on the size: thread stacks, buffers of the libraries
-_BACKBONE = {"vitb": 1450.0, "vits": 1400.0, "compact": 600.0}  # bytes for each pixel, as all that follows
-_REFINEMENT = 175.0
-_PER_HIDDEN_CHANNEL = 4.6
+_BACKBONE = {"vitb": 1450.0, "vits": 1400.0, "compact": 540.0}  # bytes for each pixel, as all that follows
+_REFINEMENT = 60.0
+_PER_HIDDEN_CHANNEL = 5.0
 _PER_MLP_CHANNEL = 0.6
 _PER_FEATURE_CHANNEL = 3.2
+_BEFORE_START = 340.0
+_PER_START_CELL = 30  # bytes for each left pixel and disparity of the volume from which refinement starts
 
 
 def peak_bytes(config: LinStereoConfig, height: int, width: int, volume: VolumeKind) -> int:
@@ -34,11 +37,21 @@ def peak_bytes(config: LinStereoConfig, height: int, width: int, volume: VolumeK
         + _PER_MLP_CHANNEL * hidden * config.mlp_ratio
         + _PER_FEATURE_CHANNEL * config.feature_width
     )
+    stages = [rows * columns * max(_BACKBONE[config.backbone], refinement)]
+    sizes = [(rows // scale, columns // scale) for scale in _volume_scales(config)]
+    if config.start == "correlation":
+        start_rows, start_columns = sizes[start_scale(sizes)]
+        cells = start_rows * start_columns * (start_columns // 2 + 1)
+        stages.append(_BEFORE_START * rows * columns + _PER_START_CELL * cells)
     stored = volume_bytes(config, rows, columns) if volume == "stored" else 0
-    return _FIXED + round(rows * columns * max(_BACKBONE[config.backbone], refinement)) + stored
+    return _FIXED + round(max(stages)) + stored
 
 
 def volume_bytes(config: LinStereoConfig, height: int, width: int) -> int:
     """Bytes of the stored float32 volumes of all scales, pyramids (x 2) included, for images of that size."""
-    scales = (4, 8, 16)[: config.scales if config.cost_volume == "hierarchical" else 1]
-    return sum(8 * -(-height // s) * (-(-width // s)) ** 2 for s in scales)
+    return sum(8 * -(-height // scale) * (-(-width // scale)) ** 2 for scale in _volume_scales(config))
+
+
+def _volume_scales(config: LinStereoConfig) -> tuple[int, ...]:
+    """How much smaller than the images the maps of each cost volume are."""
+    return (4, 8, 16)[: config.scales if config.cost_volume == "hierarchical" else 1]

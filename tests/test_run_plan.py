@@ -1,0 +1,69 @@
+"""How a pair is run, judged from its size and the memory that is there."""
+
+import re
+
+import pytest
+
+from linstereo.errors import InputError
+from linstereo.model.memory import peak_bytes
+from linstereo.model.presets import preset
+from linstereo.run_plan import needed_bytes, plan_run
+
+COMPACT, PAPER = preset("compact"), preset("paper")
+GB = 10**9
+
+MEASURED = [  # benchmarks/memory.md: settings, height, width, volume, MB
+    ("compact", 480, 640, "stored", 160),
+    ("compact", 960, 1280, "stored", 827),
+    ("compact", 960, 1280, "on_the_fly", 722),
+    ("compact", 1080, 1920, "stored", 1284),
+    ("compact", 1440, 2560, "on_the_fly", 1654),
+    ("compact", 2160, 3840, "stored", 8335),
+    ("compact", 2160, 3840, "on_the_fly", 3825),
+    ("compact", 64, 4096, "on_the_fly", 310),
+    ("small", 1080, 1920, "stored", 2518),
+    ("paper", 960, 1280, "on_the_fly", 1594),
+    ("hidden-64", 480, 640, "stored", 376),
+    ("hidden-256", 960, 1280, "stored", 2612),
+]
+
+
+@pytest.mark.parametrize(("name", "height", "width", "volume", "measured"), MEASURED)
+def test_estimates_are_above_what_was_measured_but_not_far(name, height, width, volume, measured):
+    assert 1.02 < peak_bytes(preset(name), height, width, volume) / (measured * 1e6) < 1.8
+
+
+def test_the_smaller_volume_is_chosen_if_only_that_fits():
+    stored = needed_bytes(COMPACT, 1080, 1920, scale=None, volume="stored")
+    on_the_fly = needed_bytes(COMPACT, 1080, 1920, scale=None, volume="on_the_fly")
+    assert plan_run(COMPACT, 1080, 1920).volume == "stored"
+    assert plan_run(COMPACT, 1080, 1920, available=stored).volume == "stored"
+    assert plan_run(COMPACT, 1080, 1920, available=stored - 1).volume == "on_the_fly"
+    assert plan_run(COMPACT, 1080, 1920, available=on_the_fly).volume == "on_the_fly"
+    with pytest.raises(InputError, match=r"a pair of 1920 x 1080 px needs about 1\.\d GB of memory, but 1\.\d GB are"):
+        plan_run(COMPACT, 1080, 1920, available=on_the_fly - 1)
+
+
+def test_a_volume_that_was_asked_for_is_not_replaced():
+    available = needed_bytes(COMPACT, 1080, 1920, scale=None, volume="on_the_fly")
+    with pytest.raises(InputError, match="--volume on_the_fly"):
+        plan_run(COMPACT, 1080, 1920, volume="stored", available=available)
+    assert plan_run(COMPACT, 2160, 3840, volume="stored").volume == "stored"
+    assert plan_run(COMPACT, 2160, 3840).volume == "on_the_fly"
+
+
+def test_the_scale_that_is_named_fits():
+    with pytest.raises(InputError) as error:
+        plan_run(PAPER, 2160, 3840, available=4 * GB)
+    scale = float(re.search(r"\(--scale ([\d.]+)\)", str(error.value))[1])
+    plan = plan_run(PAPER, 2160, 3840, scale=scale, available=4 * GB)
+    assert (plan.height, plan.width) == (round(2160 * scale), round(3840 * scale))
+    with pytest.raises(InputError, match=r"but 4\.0 GB are available"):
+        plan_run(PAPER, 2160, 3840, scale=scale + 0.1, available=4 * GB)
+
+
+def test_images_too_large_at_any_scale():
+    with pytest.raises(InputError, match=r"a pair of 11000 x 11000 px needs about \d\d GB of memory.*smaller images"):
+        plan_run(COMPACT, 11000, 11000, available=8 * GB)
+    with pytest.raises(InputError, match=r"run at 128 x 64 px, needs"):
+        plan_run(COMPACT, 32, 64, available=1000)
