@@ -23,8 +23,9 @@ def test_every_picture_is_what_opencv_reads(stereo_data: Path) -> None:
         stored = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
         expected = cv2.imread(str(path), cv2.IMREAD_COLOR)[..., ::-1]
         image = read_image(path)
-        if stored.dtype == np.uint16:  # OpenCV drops the lower byte instead of rounding
-            expected = np.repeat(np.rint(stored / 257)[..., None], 3, axis=2)
+        if stored.dtype == np.uint16:  # OpenCV drops the lower byte instead of scaling by the bits that are used
+            white = 2 ** int(stored.max()).bit_length() - 1
+            expected = np.repeat(np.rint(stored * (255 / white))[..., None], 3, axis=2)
         np.testing.assert_array_equal(image, expected, err_msg=str(path))
 
 
