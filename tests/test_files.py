@@ -1,4 +1,3 @@
-import contextlib
 import os
 import stat
 from pathlib import Path
@@ -6,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from linstereo.errors import InputError
-from linstereo.files import MAX_PIXELS, atomic_path, check_pixel_count, output_folder, read_file
+from linstereo.files import MAX_PIXELS, atomic_path, check_pixel_count, read_file
 
 as_root = pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
 
@@ -153,34 +152,3 @@ def test_long_names_work(tmp_path: Path) -> None:
     with atomic_path(target) as temporary:
         temporary.write_bytes(b"x")
     assert target.exists()
-
-
-def test_an_output_folder_is_made_and_kept(tmp_path):
-    with output_folder(tmp_path / "a/b") as folder:
-        assert list(folder.iterdir()) == []
-    assert (tmp_path / "a/b").is_dir()
-
-
-def test_an_output_folder_without_results_is_removed_after_an_error(tmp_path):
-    (tmp_path / "there").mkdir()
-    for name in ("a/b", "there", "there/c"):
-        with pytest.raises(InputError, match="no"), output_folder(tmp_path / name):
-            raise InputError("no")
-    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
-    with contextlib.suppress(InputError), output_folder(tmp_path / "a/b") as folder:
-        (folder / "result").touch()
-        raise InputError("no")
-    assert (tmp_path / "a/b/result").exists()
-
-
-def test_an_output_folder_that_cannot_be(tmp_path):
-    (tmp_path / "file").touch()
-    for name, complaint in (
-        ("file", "is a file"),
-        ("file/deep", "cannot write into"),
-        ("x" * 300, "cannot write into"),
-    ):
-        with pytest.raises(InputError, match=complaint), output_folder(tmp_path / name):
-            pytest.fail("not told")
-    with pytest.raises(InputError, match="cannot be a file name"), output_folder("a\0b"):
-        pytest.fail("not told")

@@ -11,6 +11,8 @@ from linstereo.errors import InputError
 
 MAX_PIXELS = 2**27
 """Largest picture decoded from a compressed file, whose header alone decides how much is allocated."""
+MAX_SIDE = 2**14
+"""Largest height and width, px, of pictures that are rendered or planned for."""
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
@@ -44,7 +46,7 @@ def readable(path: str | os.PathLike[str]) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}; check the path and the disk") from error
     except ValueError as error:
-        raise _no_file_name(path, error) from error
+        raise no_file_name(path, error) from error
 
 
 def check_pixel_count(*, width: int, height: int, path: str | os.PathLike[str]) -> None:
@@ -77,7 +79,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     except OSError as error:
         raise _cannot_write(target, error) from error
     except ValueError as error:
-        raise _no_file_name(path, error) from error
+        raise no_file_name(path, error) from error
     try:
         yield temporary
         temporary.chmod(usual)
@@ -88,44 +90,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def output_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Make a folder for results, with those above it, and check that files can be written into it.
-
-    If the context ends in an exception, the folders that were made for it and are still empty are removed again.
-    """
-    folder = Path(path)
-    made: list[Path] = []
-    try:
-        try:
-            if folder.exists() and not folder.is_dir():
-                raise InputError(f"{folder} is a file; give a folder for the results")
-            for part in (*reversed(folder.parents), folder):
-                if not part.exists():
-                    part.mkdir()
-                    made.append(part)
-            probe = folder / f".{secrets.token_hex(8)}"
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            raise InputError(
-                f"cannot write into the folder {folder}: {error.strerror}; choose another with --out"
-            ) from error
-        except ValueError as error:
-            raise _no_file_name(path, error) from error
-        yield folder
-    except BaseException:
-        for part in reversed(made):
-            with contextlib.suppress(OSError):  # not empty: results are in it
-                part.rmdir()
-        raise
-
-
 def _cannot_write(target: Path, error: OSError) -> InputError:
     reason = error.strerror or str(error)
     return InputError(f"cannot write {target}: {reason}; choose a file name in a folder that exists and is writable")
 
 
-def _no_file_name(path: str | os.PathLike[str], error: ValueError) -> InputError:
+def no_file_name(path: str | os.PathLike[str], error: ValueError) -> InputError:
     """`error` itself if it is an InputError, else one about a path that no file can have (a null byte in it)."""
     return error if isinstance(error, InputError) else InputError(f"{path!r} cannot be a file name: {error}")

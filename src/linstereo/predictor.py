@@ -22,7 +22,7 @@ from linstereo.model.checkpoint import BUNDLED, bundled_weights, is_bundled, is_
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, match_sparse
 from linstereo.model.linstereo import LinStereo
-from linstereo.model.presets import build, preset
+from linstereo.model.presets import build, checked_iterations, preset
 from linstereo.run_plan import MIN_SIDE, RunPlan, plan_run
 
 ImageLike = npt.ArrayLike | str | os.PathLike[str]
@@ -112,9 +112,7 @@ class StereoPredictor:
             use_prior: False makes a model that starts from monocular depth (DPI) start from zero disparity, as it does
                 where it falls back.
         """
-        iterations = self.model.config.iterations if iters is None else iters
-        if iterations < 1:
-            raise InputError(f"the number of iterations is {iterations}; use at least 1")
+        iterations = checked_iterations(self.model.config.iterations if iters is None else iters)
         height, width = pair_size(left, right)
         plan = self.plan(height, width, scale=scale, volume=volume)
         remedy = "use a smaller scale, or images of fewer pixels"

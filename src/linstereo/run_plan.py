@@ -50,8 +50,7 @@ def plan_run(
         volume: how correlations are held; None stands for stored while that takes at most 1 GiB and fits.
         available: bytes of memory that may be taken; None if nobody knows.
     """
-    if scale is not None and not 0 < scale <= MAX_SCALE:
-        raise InputError(f"the scale is {scale}; use a factor above 0 and at most {MAX_SCALE:g}")
+    check_scale(scale)
     run_height, run_width = _run_size(config, height, width, scale)
     if min(run_height, run_width) < MIN_SIDE:
         raise InputError(
@@ -76,6 +75,12 @@ def needed_bytes(config: LinStereoConfig, height: int, width: int, *, scale: flo
     """Bytes that a pair of height x width px takes at most: images, prediction, and making results of it."""
     network = peak_bytes(config, *_run_size(config, height, width, scale), volume)
     return IMAGE_BYTES * height * width + max(network, RESULT_BYTES * height * width)
+
+
+def check_scale(scale: float | None) -> None:
+    """Refuse a factor by which images cannot be resized; None leaves it to the network."""
+    if scale is not None and not 0 < scale <= MAX_SCALE:
+        raise InputError(f"the scale is {scale}; use a factor above 0 and at most {MAX_SCALE:g}")
 
 
 def working_size(height: int, width: int, pixels: int) -> tuple[int, int]:

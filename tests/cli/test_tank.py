@@ -79,8 +79,9 @@ def test_target_writes_all_that_is_needed(tmp_path, capsys):
 def test_the_thresholds_are_those_given(pictures, tmp_path, capsys):
     assert ground_truth(pictures, tmp_path / "strict", "--max-depth-error", "0.0001") == 2
     told = sentence(capsys)
-    assert "none of the 2 pairs gave ground truth" in told
-    assert "* 0000: the depth is uncertain by" in (tmp_path / "strict/report.md").read_text()
+    assert "none of the 2 pairs gave ground truth: 0000: the depth is uncertain by" in told
+    assert not (tmp_path / "strict").exists()
+    assert ground_truth(pictures, tmp_path / "strict") == 0  # the corrected command is not refused
 
 
 @pytest.mark.parametrize(

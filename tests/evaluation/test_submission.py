@@ -186,7 +186,7 @@ def test_predictions_from_files_need_a_time_and_are_read_again(tmp_path: Path) -
     with pytest.raises(InputError, match="give it with --seconds"):
         submit("eth3d", tmp_path / "data", tmp_path / "out", method=method)
     for wrong in (-1.0, float("nan"), float("inf")):
-        with pytest.raises(InputError, match="give seconds, 0 or more"):
+        with pytest.raises(InputError, match="give seconds, 0 to 1,000,000"):
             submit("eth3d", tmp_path / "data", tmp_path / "out", method=method, seconds=wrong)
     archive, _ = submit("eth3d", tmp_path / "data", tmp_path / "out", method=method, seconds=0.25)
     assert archive.read("low_res_two_view/lakeside_1l.txt") == b"runtime 0.250000\n"

@@ -165,7 +165,7 @@ def test_folders_that_hold_something_else_are_refused(tmp_path: Path) -> None:
         write_dataset(tmp_path, QUICK, count=1, make_engine=QuickEngine)
     with pytest.raises(InputError, match=r"notes.txt is a file; give a folder"):
         write_dataset(tmp_path / "notes.txt", QUICK, count=1, make_engine=QuickEngine)
-    with pytest.raises(InputError, match="cannot make the folder"):
+    with pytest.raises(InputError, match="cannot write into the folder"):
         write_dataset(tmp_path / "notes.txt" / "below", QUICK, count=1, make_engine=QuickEngine)
     for damaged in ("{", "[]"):
         (tmp_path / "bad").mkdir(exist_ok=True)

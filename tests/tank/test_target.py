@@ -115,7 +115,7 @@ def test_bad_meshes_are_one_sentence(tmp_path, name, content, told):
         ({"tags": 1}, "it must be 2 to 10"),
         ({"tag_size": 0.001}, "they must be 0.01 to 0.5 m"),
         ({"opening": 0.0}, "opening is 0"),
-        ({"rail": -1.0}, "rail is -1.0; it must be a number of at least 0"),
+        ({"rail": -1.0}, "rail is -1 m; it must be from 0.0001 to 5.0 m"),
         ({"thickness": float("nan")}, "thickness is nan"),
         ({"rope_diameter": 0.02}, "do not fit rails"),
     ],

@@ -8,6 +8,7 @@ import torch
 from tests.training.tiny import PLAIN, write_folder
 
 from linstereo.data.augmentation import AugmentationSettings
+from linstereo.data.pfm import write_pfm
 from linstereo.errors import InputError
 from linstereo.training.batches import Shares, TrainingPairs, training_batches
 from linstereo.training.feature_cache import image_key
@@ -165,3 +166,13 @@ def test_pairs_without_ground_truth_are_refused(tmp_path):
     (folder / "disparity").rmdir()
     with pytest.raises(InputError, match="no ground truth"):
         make_batches(folder)
+
+
+@pytest.mark.parametrize(("limit", "told"), [(0.0, "has no pixel with ground truth"), (0.5, "up to 0.5 px")])
+def test_pairs_that_teach_nothing_are_refused(tmp_path, limit, told):
+    """A loss of 0 over no pixel at all would pass for a success."""
+    root = write_folder(tmp_path / "pairs", count=2)
+    if not limit:
+        for file in (root / "disparity").glob("*.pfm"):
+            write_pfm(file, np.full((64, 96), np.nan, np.float32))
+    assert told in make_pairs(root, max_disparity=limit)[0].message

@@ -91,7 +91,7 @@ def test_changes_from_the_command_line():
         ("batch=four", "batch is 'four'"),
         ("batch=2.5", "batch is 2.5"),
         ("batch=true", "batch is True"),
-        ("batch=0", "at least 1"),
+        ("batch=0", "a number from 1 to 65,536"),
         ("batch=10", "multiple of accumulate"),
         ("learning_rate=-1", "above 0"),
         ("learning_rate=nan", "learning_rate"),

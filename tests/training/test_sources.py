@@ -94,7 +94,7 @@ def test_rendered_pairs_take_settings():
         ("folder=/does/not/exist", "/does/not/exist"),
         ("synth:heigt=3", "height"),
         ("synth:height=tall", "height"),
-        ("synth:height=-5", "at least"),
+        ("synth:height=-5", "16 to 16384 px a side"),
         ("synth:seed=-5", "negative"),
     ],
 )

@@ -13,6 +13,7 @@ from linstereo.cli.options import Subparsers
 from linstereo.cli.training_session import (
     TrainingDisplay,
     add_session_options,
+    check_session_options,
     chosen_recipe,
     chosen_threads,
     default_workers,
@@ -80,28 +81,28 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Train what is left, and write the tables."""
+def run(options: argparse.Namespace) -> int:
+    """Train what is left, and write the tables; returns the exit code, as `linstereo.cli.train.run` does."""
     from linstereo.training.ablation import check_rows
 
     tables, notes = _tables(options)
-    rows = _names(options.rows)
+    rows = _names(options.rows, option="--rows")
     check_rows(tables, rows)
     if options.list:
         _print_rows(tables, rows)
-        return
+        return 0
     _check(options, tables[0].base)
-    _ablate(options, tables, rows, notes=notes)
+    return _ablate(options, tables, rows, notes=notes)
 
 
-def _ablate(options: argparse.Namespace, tables: "list[AblationTable]", rows: list[str], *, notes: list[str]) -> None:
+def _ablate(options: argparse.Namespace, tables: "list[AblationTable]", rows: list[str], *, notes: list[str]) -> int:
     from linstereo.training.ablation_report import write_report
     from linstereo.training.ablation_run import Ablation, load_start, run_variants
     from linstereo.training.distributed import joined_trainers
 
     ablation = Ablation(
         out=Path(options.out),
-        start=load_start(options.start, backbone_weights=options.backbone) if options.start else None,
+        start=load_start(options.start, backbone_weights=options.backbone) if options.start is not None else None,
         benchmarks=_benchmarks(options),
         backbone_weights=options.backbone,
     )
@@ -126,7 +127,7 @@ def _ablate(options: argparse.Namespace, tables: "list[AblationTable]", rows: li
             if not finished:
                 if worker.leads:
                     print("stopped; the same command goes on from here", file=sys.stderr)
-                return
+                return interrupted.exit_code
             if worker.leads:
                 written += write_report(ablation, table)
     for file in written:
@@ -134,6 +135,7 @@ def _ablate(options: argparse.Namespace, tables: "list[AblationTable]", rows: li
             print(file.read_text("utf-8"))
     if written:
         print(f"written: {', '.join(map(str, written))}")
+    return 0
 
 
 class _Sessions:
@@ -147,7 +149,7 @@ class _Sessions:
         self._display: TrainingDisplay | None = None
         self._session = Session(
             folder=Path(options.out),
-            device=pick_device(options.device or worker.device()),
+            device=pick_device(worker.device() if options.device is None else options.device),
             worker=worker,
             loaders=default_workers() if options.workers is None else options.workers,
             skip_bad=options.skip_bad,
@@ -172,8 +174,8 @@ def _tables(options: argparse.Namespace) -> "tuple[list[AblationTable], list[str
     from linstereo.training.ablation import TABLES, ablation_table, budgeted
 
     recipe, notes = chosen_recipe(options.config, options)
-    stages = _names(options.stages)
-    if options.start and not stages:
+    stages = _names(options.stages, option="--stages")
+    if options.start is not None and not stages:
         stages = [stage.name for stage in recipe.stages if stage.objective != "matching"]
     base = budgeted(recipe, steps=options.steps, stages=stages)
     return [ablation_table(name, base) for name in dict.fromkeys(options.tables or TABLES)], notes
@@ -188,24 +190,24 @@ def _benchmarks(options: argparse.Namespace) -> "tuple[Benchmark, ...]":
 
 def _check(options: argparse.Namespace, base: "Recipe") -> None:
     """Refuse what could only fail after hours of training."""
-    from linstereo.training.sources import require_rendering
+    from linstereo.runs import check_output_folder
+    from linstereo.training.sources import check_sources, require_rendering
 
     if options.out is None:
         raise InputError("no folder for the results is given; add --out DIR")
-    if Path(options.out).exists() and not Path(options.out).is_dir():
-        raise InputError(f"{options.out} is a file; give a folder for the results")
-    for name, least in (("threads", 1), ("workers", 0)):
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise InputError(f"--{name} is {value}; give at least {least}")
+    check_session_options(options)
+    check_output_folder(options.out)
+    if options.limit is not None and options.limit < 1:
+        raise InputError(f"--limit is {options.limit}; measure at least 1 image")
     for stage in base.stages:
         if not stage.data:
             raise InputError(f"there is no training data for stage {stage.name!r}; add --data SOURCE")
+    require_rendering(source for stage in base.stages for source in (*stage.data, *stage.validation))
+    check_sources(base)
     if not base.stages[-1].validation and not options.benchmark:
         raise InputError(
             "there are no pairs to measure the variants on; add --validation SOURCE or --benchmark NAME=ROOT"
         )
-    require_rendering(source for stage in base.stages for source in (*stage.data, *stage.validation))
 
 
 def _print_rows(tables: "list[AblationTable]", rows: list[str]) -> None:
@@ -220,5 +222,8 @@ def _print_rows(tables: "list[AblationTable]", rows: list[str]) -> None:
             print(f"  {note}")
 
 
-def _names(texts: list[str]) -> list[str]:
-    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+def _names(texts: list[str], *, option: str) -> list[str]:
+    names = [name.strip() for text in texts for name in text.split(",")]
+    if "" in names:
+        raise InputError(f"{option} {','.join(texts)!r} holds an empty name; write NAME,NAME or leave it out for all")
+    return names

@@ -13,7 +13,7 @@ from linstereo.cli.method_options import (
     parse_benchmark,
     progress_bar,
 )
-from linstereo.cli.options import Subparsers
+from linstereo.cli.options import Subparsers, check_threads
 from linstereo.errors import InputError
 from linstereo.evaluation.distributed import joined_workers
 from linstereo.evaluation.protocol import get_protocol, protocol_names
@@ -22,6 +22,7 @@ from linstereo.evaluation.result_files import write_results
 from linstereo.evaluation.runner import Benchmark, evaluate, open_benchmark
 
 _PICTURES = 12
+_LONGEST_NAME = 100
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -81,8 +82,9 @@ def run(options: argparse.Namespace) -> None:
         return
     if options.pictures < 0:
         raise InputError(f"--pictures is {options.pictures}; give a number of images, or 0 for none")
-    if options.threads < 1:
-        raise InputError(f"--threads is {options.threads}; give at least 1")
+    check_threads(options.threads)
+    if options.name is not None and not (options.name.isprintable() and 1 <= len(options.name) <= _LONGEST_NAME):
+        raise InputError(f"--name is {options.name[:40]!r}; give 1 to {_LONGEST_NAME} printable characters")
     out = Path(options.out)
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; give a folder for the results")

@@ -77,7 +77,7 @@ def _find(model: str | None, preset_name: str | None) -> "tuple[dict[str, Any], 
     from linstereo.model.presets import preset
 
     if model is None or is_random_preset(model):
-        name = model or preset_name or "paper"
+        name = next(given for given in (model, preset_name, "paper") if given is not None)
         return {"preset": name}, preset(name)
     config, file = read_config(model)
     header = read_header(file)

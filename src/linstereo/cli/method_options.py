@@ -32,7 +32,7 @@ def build_method(options: argparse.Namespace, *, title: str | None, device: str 
     """The method that the options describe; `device` is where the network runs unless the user says otherwise."""
     chosen: str = options.method
     if chosen == "model":
-        options.device = options.device or device
+        options.device = device if options.device is None else options.device
         return ModelMethod(
             load_model(options),
             iters=options.iters,

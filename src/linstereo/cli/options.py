@@ -4,6 +4,9 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
+from linstereo.errors import InputError
+from linstereo.files import MAX_SIDE
+
 if TYPE_CHECKING:
     from linstereo.predictor import StereoPredictor
 
@@ -11,16 +14,30 @@ if TYPE_CHECKING:
 else:
     Subparsers = argparse._SubParsersAction
 
-
+MAX_WORKERS = 256
 MAX_THREADS = 1024
+
+
+def check_count(option: str, value: int | None, *, least: int, most: int) -> None:
+    """Refuse a number that is out of range; None stands for an option that was not given."""
+    if value is not None and not least <= value <= most:
+        raise InputError(f"{option} is {value}; give {least} to {most}")
+
+
+def check_threads(count: int | None) -> None:
+    """Refuse a number of CPU threads that the operating system would not give."""
+    check_count("--threads", count, least=1, most=MAX_THREADS)
 
 
 def image_size(text: str) -> tuple[int, int]:
     """Parse "480x640" (height x width) for argparse."""
-    match = re.fullmatch(r"(\d{1,6})x(\d{1,6})", text)
-    if match is None or min(int(match[1]), int(match[2])) < 32:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write HEIGHTxWIDTH such as 480x640, at least 32x32")
-    return int(match[1]), int(match[2])
+    match = re.fullmatch(r"([0-9]{1,6})x([0-9]{1,6})", text)
+    sides = (int(match[1]), int(match[2])) if match else (0, 0)
+    if min(sides) < 32 or max(sides) > MAX_SIDE:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a size; write HEIGHTxWIDTH such as 480x640, each from 32 to {MAX_SIDE}"
+        )
+    return sides
 
 
 def thread_count(text: str) -> int:

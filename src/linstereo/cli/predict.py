@@ -20,11 +20,11 @@ from linstereo.data.depth_maps import write_depth
 from linstereo.data.disparity import write_disparity
 from linstereo.data.images import write_image
 from linstereo.errors import InputError
-from linstereo.files import output_folder
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.point_cloud import usable_depth, write_ply
 from linstereo.memory_limits import memory_errors_told
 from linstereo.predictor import Prediction, StereoPredictor, pair_size, read_pair
+from linstereo.runs import output_folder
 from linstereo.visualize import depth_picture, disparity_picture
 
 FORMATS = ("png", "pfm", "npy")  # png first: the only one that can refuse a value, before anything is written

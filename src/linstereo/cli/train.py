@@ -9,6 +9,7 @@ from linstereo.cli.options import Subparsers
 from linstereo.cli.training_session import (
     TrainingDisplay,
     add_session_options,
+    check_session_options,
     chosen_recipe,
     chosen_threads,
     default_workers,
@@ -51,8 +52,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Train."""
+def run(options: argparse.Namespace) -> int:
+    """Train; returns the exit code, which is not 0 if a signal ended the training before it was done."""
     from linstereo.predictor import pick_device
     from linstereo.training.distributed import joined_trainers
     from linstereo.training.run import train
@@ -62,23 +63,18 @@ def run(options: argparse.Namespace) -> None:
     recipe, notes = _recipe(options)
     if options.list_fields:
         _print_fields(recipe)
-        return
+        return 0
     require_rendering(source for stage in recipe.stages for source in (*stage.data, *stage.validation))
-    for name in ("stop_after", "threads"):
-        if getattr(options, name) is not None and getattr(options, name) < 1:
-            raise InputError(f"--{name.replace('_', '-')} is {getattr(options, name)}; give at least 1")
-    workers = default_workers() if options.workers is None else options.workers
-    if workers < 0:
-        raise InputError(f"--workers is {workers}; give 0 or more")
+    check_session_options(options)
+    if options.stop_after is not None and options.stop_after < 1:
+        raise InputError(f"--stop-after is {options.stop_after}; give at least 1")
     with joined_trainers() as worker, chosen_threads(options.threads), interruptible() as interrupted:
-        show = TrainingDisplay(recipe, leads=worker.leads)
-        for note in notes:
-            show.say(note)
+        show = TrainingDisplay(recipe, leads=worker.leads, notes=notes)
         session = Session(
             folder=Path(options.out),
-            device=pick_device(options.device or worker.device()),
+            device=pick_device(worker.device() if options.device is None else options.device),
             worker=worker,
-            loaders=workers,
+            loaders=default_workers() if options.workers is None else options.workers,
             skip_bad=options.skip_bad,
             stop_after=options.stop_after,
             cache=None if options.cache_features is None else Path(options.cache_features),
@@ -98,8 +94,9 @@ def run(options: argparse.Namespace) -> None:
             show.close()
         if done:
             show.say(f"done: {Path(options.out) / 'linstereo.safetensors'}")
-        else:
-            show.say("stopped; the same command goes on from here")
+            return 0
+        show.say("stopped; the same command goes on from here")
+        return 0 if options.stop_after is not None and not interrupted() else interrupted.exit_code
 
 
 def _recipe(options: argparse.Namespace) -> "tuple[Recipe, list[str]]":

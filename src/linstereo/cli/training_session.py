@@ -5,11 +5,13 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from linstereo.cli.method_options import cpu_threads
+from linstereo.cli.options import MAX_WORKERS, check_count, check_threads
+from linstereo.cli.process import SignalledError
 
 if TYPE_CHECKING:
     from linstereo.training.recipe import Recipe, Stage
@@ -72,17 +74,29 @@ def chosen_recipe(name: str, options: argparse.Namespace) -> "tuple[Recipe, list
     return hold_out(recipe) if options.data and not chosen else (recipe, [])
 
 
+def check_session_options(options: argparse.Namespace) -> None:
+    """Refuse numbers of threads and processes that cannot be had, and a folder that cannot be written to."""
+    from linstereo.runs import check_output_folder
+
+    check_threads(options.threads)
+    check_count("--workers", options.workers, least=0, most=MAX_WORKERS)
+    if options.cache_features is not None:
+        check_output_folder(options.cache_features)
+
+
 class TrainingDisplay:
     """A bar on a terminal, a line now and then in a file.
 
     Args:
         recipe: what is trained, for the number of steps.
         leads: whether this process speaks to the user.
+        notes: to be told when the training begins; not if it is refused, when only the reason matters.
     """
 
-    def __init__(self, recipe: "Recipe", *, leads: bool) -> None:
+    def __init__(self, recipe: "Recipe", *, leads: bool, notes: Sequence[str] = ()) -> None:
         self._total = sum(stage.steps for stage in recipe.stages)
         self._leads = leads
+        self._notes = list(notes)
         self._bar: Any = None
 
     def say(self, text: str) -> None:
@@ -90,7 +104,9 @@ class TrainingDisplay:
         from tqdm import tqdm
 
         if self._leads:
-            tqdm.write(text, file=sys.stderr)
+            for line in (*self._notes, text):
+                tqdm.write(line, file=sys.stderr)
+            self._notes.clear()
 
     def on_step(self, stage: "Stage", progress: "Progress", figures: dict[str, float]) -> None:
         """Show a step, see `linstereo.training.trainer.Session`."""
@@ -132,20 +148,35 @@ def chosen_threads(count: int | None) -> Iterator[None]:
             yield
 
 
+class Interruption:
+    """Whether the user has asked to stop: True when called after Ctrl-C or SIGTERM."""
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+
+    def __call__(self) -> bool:
+        """Whether a signal has come."""
+        return self._number is not None
+
+    def on_signal(self, number: int, _frame: object) -> None:
+        """Remember the first signal; the second one ends the command at once."""
+        if self._number is not None:
+            raise SignalledError(number)
+        self._number = number
+
+    @property
+    def exit_code(self) -> int:
+        """Of a command that stopped before it was done; as of Ctrl-C if the signal went to another process of it."""
+        return 128 + (signal.SIGINT if self._number is None else self._number)
+
+
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
+def interruptible() -> Iterator[Interruption]:
     """Ctrl-C or SIGTERM lets the step end and the checkpoint be written; a second one stops at once."""
-    asked = False
-
-    def on_signal(number: int, _frame: object) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    interruption = Interruption()
+    before = {number: signal.signal(number, interruption.on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: asked
+        yield interruption
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -23,6 +23,21 @@ _SMOOTH_DISPARITY_STEP = 1.0
 """Neighbouring disparities closer than this, px, belong to one surface and may be interpolated."""
 
 
+_LIMITS = {
+    "vertical_jitter": (0, 100),
+    "log2_scale": (-4, 4),
+    "log2_stretch": (0, 2),
+    "brightness": (0, 1),
+    "contrast": (0, 1),
+    "saturation": (0, 10),
+    "hue": (0, 0.5),
+    "gamma": (0.1, 10),
+    "eraser_count": (0, 1000),
+    "eraser_size": (1, 10_000),
+}
+"""Smallest and largest value of the settings, or of both ends of their ranges."""
+
+
 @dataclass(frozen=True)
 class AugmentationSettings:
     """How strongly to augment; the defaults are those of RAFT-Stereo on SceneFlow, with a little gamma."""
@@ -62,6 +77,13 @@ class AugmentationSettings:
             value = getattr(self, f"{name}_probability")
             if not 0 <= value <= 1:
                 raise InputError(f"{name}_probability is {value}, but a probability is between 0 and 1")
+        for name, (least, most) in _LIMITS.items():
+            value = getattr(self, name)
+            low, high = value if isinstance(value, tuple | list) else (value, value)
+            if not least <= low <= high <= most:
+                wanted = f"a range from low to high within {least:g} and {most:g}"
+                single = f"a number from {least:g} to {most:g}"
+                raise InputError(f"{name} is {value}; use {wanted if isinstance(value, tuple | list) else single}")
 
 
 @dataclass(frozen=True)

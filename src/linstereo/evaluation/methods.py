@@ -92,14 +92,17 @@ class ModelMethod:
     ) -> None:
         import torch
 
+        from linstereo.model.presets import checked_iterations
+        from linstereo.run_plan import check_scale
+
+        check_scale(scale)
         if zero_start and not predictor.model.use_depth_prior:
             raise InputError(
                 f"--zero-start says what a fallback of the depth prior (DPI) costs, but {predictor.name} has none; "
                 "leave it out"
             )
-
         self._predictor = predictor
-        self._iters = predictor.model.config.iterations if iters is None else iters
+        self._iters = checked_iterations(predictor.model.config.iterations if iters is None else iters)
         self._scale = scale
         self.zero_start = zero_start
         untrained = "" if predictor.trained else ", random weights"

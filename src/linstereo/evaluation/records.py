@@ -84,14 +84,9 @@ class RecordFolder:
         self.settings = settings
         self.folder = base / fingerprint(settings)
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         """Make the folder and say in it which settings it stands for."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"cannot create the folder {self.folder}: {error.strerror}; choose another with --out"
-            ) from error
+        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "settings.json"
         if not path.exists():
             with atomic_path(path) as temporary:
@@ -102,9 +97,10 @@ class RecordFolder:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def append(self, record: Record, *, process: int) -> None:
-        """Add one record to the file of the process with this number."""
+        """Add one record to the file of the process with this number; the first one makes the folder."""
         path = self.folder / f"process-{process}.jsonl"
         try:
+            self._prepare()
             with path.open("ab", buffering=0) as stream:
                 stream.write(record.to_line())
         except OSError as error:

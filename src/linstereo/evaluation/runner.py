@@ -28,6 +28,7 @@ from linstereo.evaluation.pictures import Gallery
 from linstereo.evaluation.protocol import Protocol, get_protocol, score_sample
 from linstereo.evaluation.records import FORMAT, Record, RecordFolder, Stamp, names_digest, stamp_files, usable
 from linstereo.evaluation.scores import ImageScore, RegionResult, aggregate, merge_scores
+from linstereo.runs import check_output_folder
 
 if TYPE_CHECKING:
     from linstereo.model.depth_prior import DepthPriorReport
@@ -179,7 +180,7 @@ class Run:
         return [index for index in range(self.benchmark.count) if self._worker.owns(index)]
 
     def start(self, *, again: bool, say: Say) -> None:
-        """Make the records ready, and say which are used and which are not; by the leading process, before `measure`.
+        """Say which records are used and which are not; by the leading process, before `measure`.
 
         again: delete the records under the same settings instead of using them.
         """
@@ -191,7 +192,6 @@ class Run:
             more = [f"and {len(changes) - 4} more"] if len(changes) > 4 else []
             what = "; ".join(changes[:4] + more)
             say(f"{key}: the records of an earlier run have other settings ({what}); they are kept, but not used")
-        self._records.prepare()
         records, damaged = self._records.read()
         known, stale = usable(records, self._current_stamps())
         if damaged:
@@ -301,6 +301,7 @@ def evaluate(
     """
     runs = [Run(benchmark, method, out=out, worker=worker, pictures=pictures) for benchmark in benchmarks]
     if worker.leads:
+        check_output_folder(out)
         for run in runs:
             run.start(again=again, say=say)
     worker.wait_for_all()

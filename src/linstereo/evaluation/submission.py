@@ -13,7 +13,6 @@ kit of the Robust Vision Challenge (github.com/ozendelait/rvc_devkit), which pac
 """
 
 import json
-import math
 import re
 import time
 import zipfile
@@ -33,9 +32,12 @@ from linstereo.evaluation.methods import Method
 from linstereo.evaluation.records import fingerprint
 from linstereo.evaluation.runner import Progress, Say
 from linstereo.files import atomic_path
+from linstereo.runs import output_folder
 
 _METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}")
 _KITTI_SMALLEST, _KITTI_LARGEST = 1 / 256, 65535 / 256
+_SETTINGS_FILE = "submission.json"
+_MAX_SECONDS = 1_000_000
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -144,24 +146,26 @@ def write_submission(
     format_ = FORMATS[benchmark]
     if format_.time_file is not None and not method.timed and seconds is None:
         raise InputError(f"an archive for {benchmark} holds the time of each prediction; give it with --seconds")
-    if seconds is not None and not 0 <= seconds < math.inf:
-        raise InputError(f"the time of a prediction is {seconds} s; give seconds, 0 or more")
-    _check_settings(out, {"benchmark": benchmark, "name": name, "seconds": seconds, "method": dict(method.settings)})
-    archived: list[str] = []
-    for split in splits or format_.splits:
-        archived += _predict_split(
-            format_,
-            root,
-            method,
-            split=split,
-            name=name,
-            folder=out / "files",
-            seconds=seconds,
-            say=say,
-            progress=progress,
-        )
+    if seconds is not None and not 0 <= seconds <= _MAX_SECONDS:
+        raise InputError(f"the time of a prediction is {seconds} s; give seconds, 0 to {_MAX_SECONDS:,}")
+    settings = {"benchmark": benchmark, "name": name, "seconds": seconds, "method": dict(method.settings)}
     archive = out / f"{benchmark}-{name}.zip"
-    _pack(archive, out / "files", archived)
+    with output_folder(out, notes=[_SETTINGS_FILE]):
+        _check_settings(out, settings)
+        archived: list[str] = []
+        for split in splits or format_.splits:
+            archived += _predict_split(
+                format_,
+                root,
+                method,
+                split=split,
+                name=name,
+                folder=out / "files",
+                seconds=seconds,
+                say=say,
+                progress=progress,
+            )
+        _pack(archive, out / "files", archived)
     return archive
 
 
@@ -215,13 +219,13 @@ def _predict_split(
 
 def _check_settings(out: Path, settings: Mapping[str, Any]) -> None:
     """Leave the settings in `out`; refuse a folder that holds a submission with other ones."""
-    path = out / "submission.json"
+    path = out / _SETTINGS_FILE
     try:
-        (out / "files").mkdir(parents=True, exist_ok=True)
+        (out / "files").mkdir(exist_ok=True)
         before = json.loads(path.read_bytes()) if path.exists() else None
     except OSError as error:
         raise InputError(f"cannot use the folder {out}: {error.strerror}; choose another with --out") from error
-    except ValueError:
+    except (ValueError, RecursionError):
         before = {}
     if before is None:
         with atomic_path(path) as temporary:

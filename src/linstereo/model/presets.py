@@ -216,6 +216,14 @@ def preset(name: str) -> LinStereoConfig:
         raise InputError(f"there is no preset {name!r}; choose one of {', '.join(PRESETS)}") from None
 
 
+def checked_iterations(count: int) -> int:
+    """`count` itself if a network can be run with so many refinement iterations."""
+    least, most = RANGES["iterations"]
+    if not least <= count <= most:
+        raise InputError(f"the number of iterations is {count}; use {least} to {most}")
+    return count
+
+
 def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinStereo:
     """Build the network with random weights.
 

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from linstereo.model.correlation_start import CUES
 from linstereo.model.pala import position_tables
-from linstereo.model.presets import LinStereoConfig, build
+from linstereo.model.presets import LinStereoConfig, build, checked_iterations
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ def summarise(
 
     Nothing is computed: the network is built without memory behind it. SIFT matching, on the CPU, is not counted.
     """
-    rounds = config.iterations if iterations is None else iterations
+    rounds = checked_iterations(config.iterations if iterations is None else iterations)
     height, width = -(-height // 32) * 32, -(-width // 32) * 32
     with torch.device("meta"):
         model = build(config).eval()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
+from linstereo.files import MAX_SIDE
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.synthesis.ground_truth import disparity_of, occlusion
 from linstereo.synthesis.mesh_files import MeshFolder
@@ -26,6 +27,8 @@ from linstereo.synthesis.scenes import random_scene
 from linstereo.synthesis.sensor import expose_pair, random_faults
 from linstereo.synthesis.water import Water, random_water, through_water
 
+MAX_SEED = 2**63 - 1
+_SMALLEST_DISPARITY = 0.001  # as a share of the width
 _KEPT_PHOTOS = 200  # decoded ones in memory, at most 2 MB each
 
 
@@ -50,13 +53,15 @@ class EngineSettings:
     max_disparity: float = 1 / 3
 
     def __post_init__(self) -> None:
-        if min(self.height, self.width) < 16:
-            raise InputError(f"pairs of {self.height} x {self.width} px are too small; use at least 16 x 16")
+        if not (min(self.height, self.width) >= 16 and max(self.height, self.width) <= MAX_SIDE):
+            raise InputError(
+                f"pairs of {self.height} x {self.width} px cannot be rendered; use 16 to {MAX_SIDE} px a side"
+            )
         if not 0 <= self.underwater <= 1:
             raise InputError(f"underwater is {self.underwater:g}; it is a share of the pairs, between 0 and 1")
-        if not 0 < self.max_disparity <= 1:
+        if not _SMALLEST_DISPARITY <= self.max_disparity <= 1:
             raise InputError(
-                f"max_disparity is {self.max_disparity:g}; it is a share of the width, above 0 and up to 1"
+                f"max_disparity is {self.max_disparity:g}; it is a share of the width, from {_SMALLEST_DISPARITY} to 1"
             )
 
 

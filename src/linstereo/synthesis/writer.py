@@ -35,7 +35,8 @@ from linstereo.data.npy import write_npy
 from linstereo.data.png import write_png_values
 from linstereo.errors import InputError
 from linstereo.files import atomic_path, read_file
-from linstereo.synthesis.engine import EngineSettings, RenderedPair, StereoEngine
+from linstereo.runs import output_folder
+from linstereo.synthesis.engine import MAX_SEED, EngineSettings, RenderedPair, StereoEngine
 from linstereo.synthesis.mesh_files import MeshFolder
 from linstereo.synthesis.photos import PhotoFolder
 
@@ -45,6 +46,7 @@ if sys.platform != "win32":
 LAYOUTS = ("folder", "sceneflow")
 SETTINGS_FILE = "settings.json"
 MAX_PAIRS = 1_000_000
+MAX_WORKERS = 256
 _DIGESTS: Mapping[str, Callable[[str], PhotoFolder | MeshFolder]] = MappingProxyType(
     {"photos": PhotoFolder, "meshes": MeshFolder}
 )
@@ -81,8 +83,8 @@ class WriterSettings:
     depth: bool = False
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise InputError(f"the seed is {self.seed}; it must not be negative")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise InputError(f"the seed is {self.seed}; it must be from 0 to {MAX_SEED}")
         if self.layout not in LAYOUTS:
             raise InputError(f"there is no layout '{self.layout}'; choose one of {', '.join(LAYOUTS)}")
         if self.depth and self.layout != "folder":
@@ -121,10 +123,9 @@ def write_dataset(
     """
     if not 1 <= count <= MAX_PAIRS:
         raise InputError(f"the number of pairs is {count}; it must be from 1 to {MAX_PAIRS:,}")
-    if workers < 1:
-        raise InputError(f"the number of workers is {workers}; it must be at least 1")
-    folder = Path(out)
-    with _owned(folder):
+    if not 1 <= workers <= MAX_WORKERS:
+        raise InputError(f"the number of workers is {workers}; it must be from 1 to {MAX_WORKERS}")
+    with output_folder(out, notes=[SETTINGS_FILE]) as folder, _owned(folder):
         _settle(folder, settings)
         _sweep(folder)
         missing = [index for index in range(count) if not _is_there(folder, settings, index)]
@@ -262,14 +263,11 @@ def _write_in_worker(index: int) -> None:
 
 @contextlib.contextmanager
 def _owned(folder: Path) -> Iterator[None]:
-    """Make the folder, and keep other runs out of it while this one writes."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; give a folder for the data set")
+    """Keep other runs out of the folder while this one writes."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY) if sys.platform != "win32" else None
     except OSError as error:
-        raise InputError(f"cannot make the folder {folder}: {error.strerror}; choose another one") from error
+        raise InputError(f"cannot use the folder {folder}: {error.strerror}; choose another one") from error
     try:
         if sys.platform != "win32" and handle is not None:
             try:

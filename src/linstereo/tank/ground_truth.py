@@ -1,6 +1,7 @@
 """The ground truth of one stereo pair: the target's pose from its tags, its depth from its CAD model."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,8 +60,8 @@ class Thresholds:
             raise InputError(f"at least {self.tags} tags are asked for; a pose needs 2 or more")
         for name in ("reprojection", "depth_error", "disparity_error"):
             value = getattr(self, name)
-            if not value > 0:
-                raise InputError(f"the threshold {name} is {value}; it must be greater than 0")
+            if not 0 < value < math.inf:
+                raise InputError(f"the threshold {name} is {value}; it must be a number greater than 0")
 
 
 @dataclass(frozen=True)

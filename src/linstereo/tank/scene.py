@@ -32,6 +32,7 @@ NEAREST, FARTHEST = 0.4, 2.0
 """Metres, the distances at which the target is seen."""
 SURFACE, FLOOR = 1.3, 1.2
 """Metres from the middle of the target up to the water's surface and down to the floor."""
+_TRIALS = 10_000  # poses that are tried
 _STICKER = 2e-5  # metres that prints stand out, so that rays meet them first
 _DAYLIGHT = (0.9, 0.95, 1.0)
 _SKY = (0.45, 0.47, 0.5)
@@ -81,7 +82,7 @@ def random_pose(
     low, high = layout.corners.min(axis=(0, 1)), layout.corners.max(axis=(0, 1))
     edge = 4.0
     limit = np.array([rig.width - 1 - edge, rig.height - 1 - edge])
-    while True:
+    for _ in range(_TRIALS):
         depth = rng.uniform(*distance)
         turn = yaw(rng.uniform(-0.6, 0.6)) @ pitch(rng.uniform(-0.35, 0.35)) @ roll(rng.normal(0, 0.12))
         looked_at = rng.uniform(low, high)
@@ -92,6 +93,10 @@ def random_pose(
             inside = ((seen > edge) & (seen < limit)).all(axis=(1, 2))
         if np.count_nonzero(inside) >= tags and pose.apply(target.mesh.vertices)[:, 2].min() > 0.15:
             return pose
+    raise InputError(
+        f"{tags} tags of this target are never in view together from {distance[0]:g} to {distance[1]:g} m away; make "
+        "its opening, its stagger or its tags smaller"
+    )
 
 
 def tank_scene(target: Target, pose: Pose, rig: StereoRig = CAMERA) -> Scene:

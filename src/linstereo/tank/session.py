@@ -11,9 +11,9 @@
     <out>/report.md, report.json           all pairs, and those rejected with their reasons
     <out>/settings.json                    what the ground truth was made with
 
-Only accepted pairs have files besides that in `quality`. The left image of a pair is written last but for its quality,
-so that whatever has a left image is complete. A pair whose quality is there, and whose images have not changed since,
-is not worked on again.
+Without a single accepted pair a new folder is not left. Only accepted pairs have files besides that in `quality`. The
+left image of a pair is written last but for its quality, so that whatever has a left image is complete. A pair whose
+quality is there, and whose images have not changed since, is not worked on again.
 """
 
 import dataclasses
@@ -38,12 +38,14 @@ from linstereo.data.png import write_png_values
 from linstereo.data.sample import PairFiles
 from linstereo.errors import InputError
 from linstereo.files import atomic_path, read_file
+from linstereo.runs import output_folder
 from linstereo.tank.ground_truth import GroundTruth, Thresholds, make_ground_truth, overlay
 from linstereo.tank.layout import TagLayout, read_layout
 from linstereo.tank.mesh import TargetMesh, read_target_mesh
 from linstereo.tank.mesh_check import check_tags_on_mesh
 from linstereo.tank.pose import Rejected
 
+_SETTINGS_FILE, _REPORTS = "settings.json", ("report.md", "report.json")
 VALID, THIN = 255, 128
 """Values in the mask."""
 _FOLDERS = {"depth": ".npy", "disparity": ".pfm", "mask": ".png", "parts": ".png", "overlay": ".jpg"}
@@ -96,22 +98,25 @@ def write_session(
 ) -> list[PairReport]:
     """Make the ground truth of all pairs of the folder `source` (see `linstereo.data.folder`) and write it to `out`.
 
-    `on_pair` is told how many pairs are done, of how many. Returns what became of each pair, in order.
+    `on_pair` is told how many pairs are done, of how many. Returns what became of each pair, in order; if none of them
+    gave ground truth, an `InputError` tells why, and a folder that is new is not left.
     """
-    folder = Path(out)
     pairs = _pairs(Path(source), settings)
-    if folder.resolve() == Path(source).resolve():
-        raise InputError(f"{folder} is the folder of the pictures themselves; give another one with --out")
+    if Path(out).resolve() == Path(source).resolve():
+        raise InputError(f"{out} is the folder of the pictures themselves; give another one with --out")
     layout = read_layout(settings.layout)
     mesh = read_target_mesh(settings.mesh, unit=settings.unit, ropes=settings.ropes)
     check_tags_on_mesh(layout, mesh)
-    _settle(folder, settings)
     reports = []
-    on_pair(0, len(pairs))
-    for done, pair in enumerate(pairs, start=1):
-        reports.append(_known(folder, pair) or _work(folder, pair, layout, mesh, settings))
-        on_pair(done, len(pairs))
-    _write_report(folder, reports)
+    with output_folder(out, notes=[_SETTINGS_FILE, "quality", *_REPORTS]) as folder:
+        _settle(folder, settings)
+        on_pair(0, len(pairs))
+        for done, pair in enumerate(pairs, start=1):
+            reports.append(_known(folder, pair) or _work(folder, pair, layout, mesh, settings))
+            on_pair(done, len(pairs))
+        _write_report(folder, reports)
+        if all(report.reason is not None for report in reports):
+            raise InputError(f"none of the {len(reports)} pairs gave ground truth: {'; '.join(_reasons(reports))}")
     return reports
 
 
@@ -124,12 +129,18 @@ def summary(reports: Sequence[PairReport]) -> str:
         error = float(np.median([quality["reprojection"] for quality in accepted]))
         tags = float(np.median([len(quality["tags"]) for quality in accepted]))
         lines[0] += f" (median: {tags:g} tags, corner error {error:.2f} px, estimated depth error {depth:.2f} mm)"
+    return "\n".join(lines + [f"rejected: {reason}" for reason in _reasons(reports)])
+
+
+def _reasons(reports: Sequence[PairReport]) -> list[str]:
+    """The most frequent reasons of rejections, each with the pairs it is about."""
+    told = []
     reasons = Counter(report.reason for report in reports if report.reason is not None)
     for reason, count in reasons.most_common(5):
         name = next(report.name for report in reports if report.reason == reason)
         more = f" and {count - 1} more" if count > 1 else ""
-        lines.append(f"rejected: {name}{more}: {reason}")
-    return "\n".join(lines)
+        told.append(f"{name}{more}: {reason}")
+    return told
 
 
 def _pairs(source: Path, settings: SessionSettings) -> Sequence[PairFiles]:
@@ -143,11 +154,7 @@ def _pairs(source: Path, settings: SessionSettings) -> Sequence[PairFiles]:
 
 def _settle(folder: Path, settings: SessionSettings) -> None:
     """Check that the folder is new or begun with these settings, and write them down."""
-    path, wanted = folder / "settings.json", settings.to_json()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder}: {error.strerror}; choose another one") from error
+    path, wanted = folder / _SETTINGS_FILE, settings.to_json()
     if path.is_file():
         try:
             found = json.loads(read_file(path))

@@ -16,11 +16,14 @@ import numpy as np
 
 from linstereo.errors import InputError
 from linstereo.files import atomic_path
+from linstereo.runs import output_folder
 from linstereo.tank.family import CELLS, CODES
 from linstereo.tank.layout import Floats, TagLayout, write_layout
 from linstereo.tank.mesh import FRAME, ROPE, Integers, TargetMesh, target_mesh
 
 ROPE_SIDES = 24
+MAX_ROPES = 100
+_SMALLEST, _LARGEST = 0.0001, 5.0  # metres, of the measures of a target
 
 
 @dataclass(frozen=True)
@@ -48,20 +51,19 @@ class TargetDesign:
     rail: float = 0.015
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if not np.isfinite(value) or value < 0:
-                raise InputError(f"the target's {field.name} is {value}; it must be a number of at least 0")
+        for name in ("stagger", "opening", "rope_diameter", "thickness", "rail"):
+            value = getattr(self, name)
+            if not (_SMALLEST <= value <= _LARGEST or (name == "stagger" and value == 0)):
+                raise InputError(f"the target's {name} is {value:g} m; it must be from {_SMALLEST} to {_LARGEST} m")
+        if not 0 <= self.ropes <= MAX_ROPES:
+            raise InputError(f"{self.ropes} ropes are asked for; it must be 0 to {MAX_ROPES}")
         plates = 3 if self.stagger > 0 else 2
         if not 2 <= self.tags <= len(CODES) // plates:
             raise InputError(
                 f"{self.tags} tags on each plate are asked for; it must be 2 to {len(CODES) // plates}, since there "
                 f"are {len(CODES)} tags and {plates} plates"
             )
-        for name in ("tag_size", "opening", "rope_diameter", "thickness", "rail"):
-            if getattr(self, name) == 0:
-                raise InputError(f"the target's {name} is 0; it must be greater")
-        if self.tag_size < 0.01 or self.tag_size > 0.5:
+        if not 0.01 <= self.tag_size <= 0.5:
             raise InputError(f"the tags are {self.tag_size:g} m wide; they must be 0.01 to 0.5 m")
         if self.rope_diameter >= self.rail:
             raise InputError(
@@ -130,17 +132,13 @@ def make_target(design: TargetDesign | None = None) -> Target:
 
 def write_target(folder: str | os.PathLike[str], target: Target) -> list[Path]:
     """Write target.obj (named parts), target.stl (metres) and tags.json into a folder, made if it is not there."""
-    root = Path(folder)
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {root}: {error.strerror}; choose another one") from error
-    paths = [root / "target.obj", root / "target.stl", root / "tags.json"]
-    with atomic_path(paths[0]) as temporary:
-        temporary.write_text(_obj(target), encoding="ascii")
-    with atomic_path(paths[1]) as temporary:
-        temporary.write_bytes(_stl(target.mesh))
-    write_layout(paths[2], target.layout)
+    with output_folder(folder) as root:
+        paths = [root / "target.obj", root / "target.stl", root / "tags.json"]
+        with atomic_path(paths[0]) as temporary:
+            temporary.write_text(_obj(target), encoding="ascii")
+        with atomic_path(paths[1]) as temporary:
+            temporary.write_bytes(_stl(target.mesh))
+        write_layout(paths[2], target.layout)
     return paths
 
 

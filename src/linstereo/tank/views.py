@@ -22,6 +22,8 @@ from linstereo.data.npy import write_npy
 from linstereo.data.png import write_png_values
 from linstereo.errors import InputError
 from linstereo.files import atomic_path
+from linstereo.runs import output_folder
+from linstereo.synthesis.engine import MAX_SEED
 from linstereo.synthesis.scene import StereoRig
 from linstereo.synthesis.water import WATER_TYPES
 from linstereo.tank.scene import CAMERA, TankView, photograph_target, random_pose
@@ -47,8 +49,8 @@ class ViewSettings:
     def __post_init__(self) -> None:
         if not 1 <= self.count <= 100_000:
             raise InputError(f"the number of pairs is {self.count}; it must be from 1 to 100,000")
-        if self.seed < 0:
-            raise InputError(f"the seed is {self.seed}; it must not be negative")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise InputError(f"the seed is {self.seed}; it must be from 0 to {MAX_SEED}")
         if self.water is not None and self.water not in WATER_TYPES:
             raise InputError(f"there is no water type '{self.water}'; choose one of {', '.join(WATER_TYPES)}")
 
@@ -83,7 +85,11 @@ def write_views(
     on_pair: Callable[[int], None] = lambda done: None,
 ) -> None:
     """Write the pairs of a series into `out`, but for those that are there; `on_pair` is told how many there are."""
-    root = Path(out)
+    with output_folder(out, notes=["target", "calib.json"]) as root:
+        _write_views(root, target, settings, on_pair=on_pair)
+
+
+def _write_views(root: Path, target: Target, settings: ViewSettings, *, on_pair: Callable[[int], None]) -> None:
     known = _begin(root, target, settings)
     for index in range(settings.count):
         name = f"{index:04d}"
@@ -106,11 +112,6 @@ def write_views(
 
 def _begin(root: Path, target: Target, settings: ViewSettings) -> dict[str, object]:
     """Make the folders; returns what an earlier run with the same settings has rendered."""
-    try:
-        for folder in ("left", "right", "true_depth", "true_parts"):
-            (root / folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {root}: {error.strerror}; choose another one") from error
     path = root / "views.json"
     if path.is_file():
         try:
@@ -121,6 +122,8 @@ def _begin(root: Path, target: Target, settings: ViewSettings) -> dict[str, obje
         if begun != _told(target, settings):
             raise InputError(f"{root} was begun with other settings; use the same ones, or another folder")
         return views
+    for folder in ("left", "right", "true_depth", "true_parts"):
+        (root / folder).mkdir(exist_ok=True)
     write_target(root / "target", target)
     write_calibration(root / "calib.json", settings.rig.calibration)
     return {}

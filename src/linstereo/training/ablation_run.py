@@ -7,6 +7,7 @@
 Variants of different tables that are the same network trained in the same way are trained once.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -31,13 +32,15 @@ from linstereo.model.checkpoint import find_model, load_checkpoint, save_checkpo
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import LinStereoConfig, build
 from linstereo.predictor import StereoPredictor
+from linstereo.runs import output_folder
 from linstereo.training.ablation import AblationTable, Variant
 from linstereo.training.measurement import measure
 from linstereo.training.metrics_log import FILE_NAME as LOG_FILE
 from linstereo.training.metrics_log import read_metrics
 from linstereo.training.recipe import Recipe, Stage
-from linstereo.training.run import train
+from linstereo.training.run import check_backbone_weights, train
 from linstereo.training.stage_run import freeze, is_frozen
+from linstereo.training.state import keep_last_good
 from linstereo.training.trainer import Session
 
 FORMAT = "linstereo-ablation/1"
@@ -111,6 +114,8 @@ def run_variants(
     how far a benchmark is.
     """
     _check_folder(ablation, table)
+    if ablation.backbone is None:
+        check_backbone_weights(table.base.config(), ablation.backbone_weights)
     for variant in variants:
         if variant.config is None:
             continue
@@ -229,18 +234,20 @@ def _train(
     recipe = Recipe(preset=table.base.preset, seed=seed, stages=tuple(stages))
     counted = _count_parameters(model, stages)
     how = dataclasses.replace(session(variant, recipe), folder=home)
-    if worker.leads:
-        _prepare(home, describe(ablation, table, variant), model)
-    worker.wait_for_all()
-    how.say(f"{variant.table}/{variant.name}: {_told(taken, variant, stages, start=ablation.start)}")
-    if not train(
-        recipe,
-        how,
-        start=home / _START_FILE,
-        backbone_weights=ablation.backbone_weights,
-        backbone=ablation.backbone,
-    ):
-        return False
+    with output_folder(home, notes=[VARIANT_FILE, _START_FILE]) if worker.leads else contextlib.nullcontext():
+        if worker.leads:
+            with keep_last_good(home):
+                _prepare(home, describe(ablation, table, variant), model)
+        worker.wait_for_all()
+        how.say(f"{variant.table}/{variant.name}: {_told(taken, variant, stages, start=ablation.start)}")
+        if not train(
+            recipe,
+            how,
+            start=home / _START_FILE,
+            backbone_weights=ablation.backbone_weights,
+            backbone=ablation.backbone,
+        ):
+            return False
     if worker.leads:
         figures = {}
         if stages[-1].validation:
@@ -292,10 +299,6 @@ def _predictor(ablation: Ablation, home: Path, session: Session) -> StereoPredic
 
 
 def _prepare(home: Path, description: dict[str, Any], model: LinStereo) -> None:
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot use {home} for the run: {error.strerror}; choose another folder") from error
     if not (home / VARIANT_FILE).exists():
         _write(home / VARIANT_FILE, description)
     save_checkpoint(model, home / _START_FILE)
@@ -364,16 +367,19 @@ def _count_parameters(model: LinStereo, stages: Sequence[Stage]) -> dict[str, in
 
 def _seconds_per_step(home: Path, stage: Stage) -> float:
     """Median over the log of the last stage; without its first entry, in which the loaders start, if there are more."""
-    entries = [e for e in read_metrics(home / LOG_FILE) if e["kind"] == "train" and e["stage"] == stage.name]
+    entries = [e for e in read_metrics(home / LOG_FILE) if e.get("kind") == "train" and e.get("stage") == stage.name]
     return float(statistics.median(e["seconds_per_step"] for e in entries[1:] or entries))
 
 
 def _read(file: Path) -> dict[str, Any]:
     text = read_file(file)
     try:
-        content: dict[str, Any] = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"{file} is damaged; delete the folder {file.parent} to train this variant again") from error
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        content = None
+    needed = {VARIANT_FILE: {"config", "seed", "stages", "start"}, RESULT_FILE: {"figures"}}[file.name]
+    if not isinstance(content, dict) or not needed <= content.keys():
+        raise InputError(f"{file} is damaged; delete the folder {file.parent} to train this variant again")
     return content
 
 

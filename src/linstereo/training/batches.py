@@ -143,10 +143,23 @@ class TrainingPairs(Dataset[Pair | BadSample]):
             rng = np.random.default_rng((self.seed, 3, draw.source, draw.index, draw.epoch % self.variants))
         else:
             rng = np.random.default_rng((self.seed, 4, number))
-        sample = augment(source.dataset[draw.index], rng=rng, settings=self.settings)
+        whole = source.dataset[draw.index]
+        self._check_truth(whole)
+        sample = augment(whole, rng=rng, settings=self.settings)
         matches = match_sparse(sample.left, sample.right) if self.with_matches else None
         key = image_key(sample.left, sample.right) if self.with_keys else None
         return Pair(sample, sample.name, key, matches, skipped)
+
+    def _check_truth(self, sample: StereoSample) -> None:
+        """Refuse a pair that nothing can be learnt from; its loss, 0, would pass for a success."""
+        if sample.valid is None or sample.disparity is None:
+            return  # `augment` refuses it
+        if not sample.valid.any():
+            raise InputError(f"{sample.name} has no pixel with ground truth, so it cannot be used for training")
+        if self.max_disparity and not (sample.valid & (sample.disparity <= self.max_disparity)).any():
+            raise InputError(
+                f"{sample.name} has no pixel with ground truth up to {self.max_disparity:g} px; raise max_disparity"
+            )
 
     def collate(self, pairs: Sequence[Pair | BadSample]) -> Batch | BadSample:
         """Put pairs together; one bad pair makes the whole batch bad."""

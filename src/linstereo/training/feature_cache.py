@@ -21,6 +21,7 @@ from linstereo.errors import InputError
 from linstereo.files import atomic_path
 from linstereo.model.backbone import BackboneFeatures
 from linstereo.model.checkpoint_file import read_safetensors
+from linstereo.runs import check_output_folder
 
 _LEVELS = 3
 
@@ -36,10 +37,7 @@ class FeatureCache:
     def __init__(self, folder: Path, backbone: nn.Module) -> None:
         self._backbone = backbone
         self.folder = folder / _fingerprint(backbone)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot use {folder} for features: {error.strerror}; choose another folder") from error
+        check_output_folder(self.folder)
 
     @contextlib.contextmanager
     def serving(self, keys: Sequence[str]) -> Iterator[None]:
@@ -90,7 +88,7 @@ class FeatureCache:
 
     def _store(self, file: Path, entry: dict[str, Tensor]) -> None:
         try:
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             with atomic_path(file) as temporary:
                 save_file({name: tensor.cpu() for name, tensor in entry.items()}, temporary)
         except (OSError, SafetensorError, InputError) as error:

@@ -19,7 +19,8 @@ FILE_NAME = "metrics.jsonl"
 class MetricsLog:
     """Appends one JSON object a line to metrics.jsonl, and the same figures to TensorBoard.
 
-    Entries after `step`, which a killed run may have written beyond its last checkpoint, are removed at the start.
+    Nothing is written before the first figures come. Then entries after `step`, which a killed run may have written
+    beyond its last checkpoint, and damaged ones are removed.
 
     Args:
         folder: of the run.
@@ -29,16 +30,13 @@ class MetricsLog:
 
     def __init__(self, folder: Path, *, step: int, say: Callable[[str], None]) -> None:
         self.path = folder / FILE_NAME
-        _truncate(self.path, step=step)
+        self._step, self._say = step, say
+        self._begun = False
         self._writer: Any = None
-        try:
-            tensorboard = require("torch.utils.tensorboard", extra="train", purpose="TensorBoard")
-            self._writer = tensorboard.SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
-        except MissingExtraError:
-            say(f"TensorBoard is not installed ({install_command('train')}); figures are in {self.path} only")
 
     def scalars(self, kind: str, *, stage: str, step: int, values: Mapping[str, float]) -> None:
         """Write figures of one kind, such as "train" or "validation"."""
+        self._begin()
         entry = {"kind": kind, "stage": stage, "step": step, **{k: float(v) for k, v in values.items()}}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
@@ -51,6 +49,17 @@ class MetricsLog:
         if self._writer is not None:
             self._writer.add_image(name, picture, step, dataformats="HWC")
 
+    def _begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        _truncate(self.path, step=self._step)
+        try:
+            tensorboard = require("torch.utils.tensorboard", extra="train", purpose="TensorBoard")
+            self._writer = tensorboard.SummaryWriter(str(self.path.parent / "tensorboard"), purge_step=self._step + 1)
+        except MissingExtraError:
+            self._say(f"TensorBoard is not installed ({install_command('train')}); figures are in {self.path} only")
+
     def close(self) -> None:
         """Write out what is still in memory."""
         if self._writer is not None:
@@ -58,11 +67,13 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The entries of a metrics.jsonl; a last line that was cut short by a kill is left out."""
+    """The entries of a metrics.jsonl; lines that are none, such as a last one cut short by a kill, are left out."""
     entries = []
-    for line in path.read_text("utf-8").splitlines():
-        with contextlib.suppress(ValueError):
-            entries.append(json.loads(line))
+    for line in path.read_bytes().splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
+            entry = json.loads(line)
+            if isinstance(entry, dict) and type(entry.get("step")) is int:
+                entries.append(entry)
     return entries
 
 

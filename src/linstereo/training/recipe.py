@@ -5,6 +5,8 @@ the values.
 """
 
 import dataclasses
+import reprlib
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -18,6 +20,21 @@ OBJECTIVES = ("sequence", "matching")
 OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 CROP_MULTIPLE = 32
+MAX_CROP = 4096  # px
+MAX_SEED = 2**63 - 1
+STAGE_RANGES: Mapping[str, tuple[float, float]] = types.MappingProxyType(
+    {
+        **dict.fromkeys(("steps", "checkpoint_every", "log_every"), (1, 1e9)),
+        **dict.fromkeys(("validate_every", "picture_every"), (0, 1e9)),
+        **dict.fromkeys(("batch", "accumulate"), (1, 2**16)),
+        **dict.fromkeys(("validation_count", "variants"), (0, 1e6)),
+        **dict.fromkeys(("iterations", "warm_iterations"), (0, 1000)),
+        **dict.fromkeys(("smoothness_weight", "gradient_weight", "edge_weight", "matching_weight"), (0, 1e6)),
+        **dict.fromkeys(("weight_decay",), (0, 1000)),
+        **dict.fromkeys(("robust", "max_disparity"), (0, 1e6)),
+    }
+)
+"""Smallest and largest value of the fields of a stage; far wider than what anybody trains with."""
 _CROP_FIELDS = ("crop_height", "crop_width")  # of the augmentation; a stage has them as `crop`
 
 
@@ -110,27 +127,15 @@ class Stage:
         self._check_choice("objective", OBJECTIVES)
         self._check_choice("precision", PRECISIONS)
         self._check_choice("optimizer", OPTIMIZERS)
-        for name in ("steps", "batch", "accumulate", "checkpoint_every", "log_every"):
-            self._check(name, getattr(self, name) >= 1, "at least 1")
-        for name in (
-            "validate_every",
-            "picture_every",
-            "validation_count",
-            "variants",
-            "warm_iterations",
-            "weight_decay",
-            "max_disparity",
-        ):
-            self._check(name, getattr(self, name) >= 0, "0 or more")
-        for name in ("iterations", "smoothness_weight", "gradient_weight", "robust", "edge_weight", "matching_weight"):
-            self._check(name, getattr(self, name) >= 0, "0 or more")
-        for name in ("learning_rate", "clip_norm"):
-            self._check(name, getattr(self, name) > 0, "a number above 0")
+        for name, (least, most) in STAGE_RANGES.items():
+            self._check(name, least <= getattr(self, name) <= most, f"a number from {least:,g} to {most:,g}")
+        self._check("learning_rate", 0 < self.learning_rate <= 1000, "a number above 0, up to 1,000")
+        self._check("clip_norm", self.clip_norm > 0, "a number above 0")
         self._check("gamma", 0 < self.gamma <= 1, "a number above 0 and at most 1")
         self._check("warmup", 0 <= self.warmup < 1, "a fraction from 0 to below 1")
         self._check("ema_decay", 0 <= self.ema_decay < 1, "a number from 0 to below 1")
-        good_crop = all(side >= CROP_MULTIPLE and side % CROP_MULTIPLE == 0 for side in self.crop)
-        self._check("crop", good_crop, f"height and width in multiples of {CROP_MULTIPLE} px")
+        good_crop = all(CROP_MULTIPLE <= side <= MAX_CROP and side % CROP_MULTIPLE == 0 for side in self.crop)
+        self._check("crop", good_crop, f"height and width in multiples of {CROP_MULTIPLE} px, up to {MAX_CROP}")
         self._check("validation_crop", self.validation_crop == (0, 0) or min(self.validation_crop) >= 32, "at least 32")
         self._check("batch", self.batch % self.accumulate == 0, f"a multiple of accumulate, {self.accumulate}")
         plain_name = self.name.replace("_", "").replace("-", "").isalnum()
@@ -167,8 +172,8 @@ class Recipe:
     stages: tuple[Stage, ...] = dataclasses.field(default_factory=lambda: (Stage(),))
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise InputError(f"the seed is {self.seed}; use 0 or more")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise InputError(f"the seed is {self.seed}; use 0 to {MAX_SEED}")
         names = [stage.name for stage in self.stages]
         if not names:
             raise InputError("the recipe has no stage; add a [[stage]] table")
@@ -227,8 +232,8 @@ def convert(value: Any, kind: Any, *, name: str) -> Any:
         whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
         return int(_require(value, whole and not isinstance(value, bool), name, "a whole number"))
     if kind is float:
-        number = isinstance(value, int | float) and not isinstance(value, bool) and value == value
-        return float(_require(value, number, name, "a number"))
+        number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        return float(_require(value, number, name, "a finite number"))
     if kind is str:
         return _require(value, isinstance(value, str), name, "a text")
     return _require(value, isinstance(value, Mapping), name, "a table of settings")
@@ -247,5 +252,5 @@ def _convert_tuple(value: Any, arguments: tuple[Any, ...], *, name: str) -> tupl
 
 def _require(value: Any, good: bool, name: str, wanted: str) -> Any:
     if not good:
-        raise InputError(f"{name} is {value!r}; it must be {wanted}")
+        raise InputError(f"{name} is {reprlib.repr(value)}; it must be {wanted}")
     return value

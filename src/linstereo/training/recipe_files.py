@@ -46,7 +46,7 @@ def load_recipe(name_or_path: str, *, changes: Sequence[str] = ()) -> Recipe:
         )
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # ValueError also for numbers of thousands of digits
         raise InputError(f"the recipe {name_or_path} is not valid TOML: {error}") from error
     return recipe_from(content, changes=changes)
 
@@ -138,7 +138,7 @@ def _parse_value(text: str) -> Any:
     """A TOML value; anything that is none is text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

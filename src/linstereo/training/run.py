@@ -14,6 +14,7 @@ from linstereo.model.backbone import Backbone, DepthAnything3, load_da3_weights
 from linstereo.model.checkpoint import OFFICIAL_BACKBONES, check_shapes, load_checkpoint, parse_config
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import LinStereoConfig, build
+from linstereo.runs import output_folder
 from linstereo.training.recipe import Recipe, Stage
 from linstereo.training.recipe_files import recipe_from_json
 from linstereo.training.state import FILE_NAME, TrainingState, load_state, remove_leftovers
@@ -60,12 +61,9 @@ def train(
     Returns:
         True if the recipe is done, False if the session stopped before.
     """
-    folder = session.folder
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot use {folder} for the run: {error.strerror}; choose another folder") from error
-    with _locked(folder, leads=session.worker.leads):
+    leads = session.worker.leads
+    made = output_folder(session.folder) if leads else contextlib.nullcontext(session.folder)
+    with made as folder, _locked(folder, leads=leads):
         return _train(
             recipe,
             session,
@@ -107,6 +105,8 @@ def _train(
         model = load_checkpoint(start, backbone=backbone, backbone_weights=backbone_weights)
     else:
         model = _build(recipe.config(), recipe, backbone=backbone, backbone_weights=backbone_weights)
+    if backbone is None:
+        check_backbone_weights(model.config, backbone_weights)
     if session.worker.leads:
         remove_leftovers(folder)
     recipe = recipe.with_iterations(model.config.iterations)
@@ -119,12 +119,31 @@ def _locked(folder: Path, *, leads: bool) -> Iterator[None]:
     if fcntl is None or not leads:
         yield
         return
-    with (folder / LOCK_FILE).open("w") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by loading processes
-        except OSError as error:
-            raise InputError(f"another process is training in {folder}; wait for it, or use another folder") from error
-        yield
+    path = folder / LOCK_FILE
+    try:
+        with path.open("w") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by loading processes
+                if not path.exists() or not os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                    raise BlockingIOError  # the file is that of a run which has just ended, and another may have begun
+            except OSError as error:
+                raise InputError(
+                    f"another process is training in {folder}; wait for it, or use another folder"
+                ) from error
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        if error.filename != str(path):
+            raise
+        raise InputError(f"cannot write in {folder}: {error.strerror}; choose another folder") from error
+
+
+def check_backbone_weights(config: LinStereoConfig, weights: str | os.PathLike[str] | None) -> None:
+    """Refuse official DA3 weights for a network with a backbone of its own, which has no use for them."""
+    if weights is not None and config.backbone not in OFFICIAL_BACKBONES:
+        raise InputError(f"the backbone {config.backbone!r} takes no weights of DA3; leave out {os.fspath(weights)!r}")
 
 
 def _build(

@@ -20,7 +20,7 @@ import re
 import typing
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from numpy.typing import NDArray
 from linstereo.data.catalogue import dataset_names, open_dataset
 from linstereo.data.sample import DatasetPart, StereoDataset
 from linstereo.errors import InputError
+
+if TYPE_CHECKING:
+    from linstereo.training.recipe import Recipe
 
 ENDLESS = 1 << 40
 """Length of a source whose pairs are all different."""
@@ -126,6 +129,13 @@ def open_sources(texts: Sequence[str], *, seed: int, what: str) -> list[Source]:
     if not texts:
         raise InputError(f"there is no {what}; add --data NAME=ROOT (or data = [...] to the recipe)")
     return [open_source(text, seed=seed) for text in texts]
+
+
+def check_sources(recipe: "Recipe") -> None:
+    """Open everything that the stages of a recipe train and are measured on, to refuse at once what is not there."""
+    for stage in recipe.stages:
+        for text in (*stage.data, *stage.validation):
+            open_source(text, seed=recipe.seed)
 
 
 def _open_synth(options: str, *, seed: int) -> tuple[StereoDataset, bool]:

@@ -117,6 +117,13 @@ class StageRun:
 
     def restore(self, state: TrainingState) -> None:
         """Go on from a state that `tensors` gave."""
+        for group in ("average", "first_moment", "second_moment"):
+            for name, tensor in getattr(state, group).items():
+                if name in self.parameters and tensor.shape != self.parameters[name].shape:
+                    raise InputError(
+                        f"{group} of {name} in the state of the run does not fit the network; the file is damaged, use "
+                        "another folder"
+                    )
         for optimizer in self.optimizers:
             names = STATE_NAMES[type(optimizer)]
             stored = {key: getattr(state, group) for key, group in names.items()}

@@ -1,6 +1,7 @@
 """The training loop: stages, steps, and what is due after a step."""
 
 import dataclasses
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from linstereo.training.recipe import Recipe, Stage
 from linstereo.training.recipe_files import recipe_to_json
 from linstereo.training.schedule import one_cycle
 from linstereo.training.sources import Source, open_sources
-from linstereo.training.stage_run import NotFiniteError, StageRun, is_frozen, set_modes
+from linstereo.training.stage_run import NotFiniteError, StageRun, freeze, is_frozen, set_modes
 from linstereo.training.state import FILE_NAME as STATE_FILE
 from linstereo.training.state import Progress, TrainingState, keep_last_good, save_state
 from linstereo.training.validation import Validator, means, put_together
@@ -95,6 +96,7 @@ class Trainer:
         # A process that is forked while OpenCV has threads hangs as soon as it uses OpenCV.
         cv2.setNumThreads(1)
         try:
+            self._check_stages()
             with keep_last_good(self.session.folder):
                 while self.progress.stage < len(self.recipe.stages):
                     if not self._run_stage(self.recipe.stages[self.progress.stage]):
@@ -107,9 +109,29 @@ class Trainer:
             if self.progress.skipped:
                 self.session.say(f"{self.progress.skipped} times a pair could not be read and was replaced by another")
 
+    def _check_stages(self) -> None:
+        """Refuse at once what would stop a later stage, perhaps after days."""
+        if self.session.cache is not None and not any(map(self._freezes_backbone, self.recipe.stages)):
+            raise InputError(
+                "features can only be cached where the backbone is frozen, and no stage does that; leave out "
+                '--cache-features, or add "backbone" to frozen'
+            )
+        for stage in self.recipe.stages[self.progress.stage :]:
+            freeze(self.model, stage, trainable=self._trainable)
+            self._open_cache(stage, self._sources(stage))
+            self._shares(stage)
+            Validator(stage, seed=self.recipe.seed)
+
+    def _sources(self, stage: Stage) -> list[Source]:
+        return open_sources(stage.data, seed=self.recipe.seed, what=f"training data for stage {stage.name!r}")
+
+    def _shares(self, stage: Stage) -> Shares:
+        worker = self.session.worker
+        return Shares(stage.batch, parts=stage.accumulate, rank=worker.rank, processes=worker.count)
+
     def _run_stage(self, stage: Stage) -> bool:
         """Train from the present step of a stage on; False if the session stops before all is done."""
-        sources = open_sources(stage.data, seed=self.recipe.seed, what=f"training data for stage {stage.name!r}")
+        sources = self._sources(stage)
         cache = self._open_cache(stage, sources)
         run = StageRun(self.model, stage, trainable=self._trainable, worker=self.session.worker, cache=cache)
         if self._resume is not None:
@@ -117,10 +139,12 @@ class Trainer:
             self._resume = None
         worker = self.session.worker
         validator = Validator(stage, seed=self.recipe.seed, rank=worker.rank, processes=worker.count)
+        batches = self._batches(stage, sources, with_keys=cache is not None)
+        first = list(itertools.islice(batches, 1))  # if it cannot be read, that is told before anything is written
         if len(validator) and self.progress.total_steps == 0:
             self._validate(run, validator, with_picture=False)
         window = _Window()
-        for parts in self._batches(stage, sources, with_keys=cache is not None):
+        for parts in itertools.chain(first, batches):
             figures, stop = self._step(run, parts)
             window.add(figures)
             ends = self.progress.step == stage.steps
@@ -172,7 +196,6 @@ class Trainer:
         return {**result.figures, "learning_rate": rate}, stop
 
     def _batches(self, stage: Stage, sources: list[Source], *, with_keys: bool) -> Iterator[list[Batch]]:
-        worker = self.session.worker
         pairs = TrainingPairs(
             sources,
             seed=self.recipe.seed,
@@ -186,7 +209,7 @@ class Trainer:
         before = self.recipe.stages[: self.progress.stage]
         return training_batches(
             pairs,
-            Shares(stage.batch, parts=stage.accumulate, rank=worker.rank, processes=worker.count),
+            self._shares(stage),
             first_draw=sum(earlier.steps * earlier.batch for earlier in before),
             steps=range(self.progress.step, stage.steps),
             workers=self.session.loaders,
@@ -195,8 +218,7 @@ class Trainer:
 
     def _open_cache(self, stage: Stage, sources: list[Source]) -> FeatureCache | None:
         """The feature cache, if the session has one and the backbone is frozen in this stage."""
-        trained = [name for name in self._trainable if name.startswith("backbone.")]
-        if self.session.cache is None or not all(is_frozen(name, stage.frozen) for name in trained):
+        if self.session.cache is None or not self._freezes_backbone(stage):
             return None
         if stage.variants < 1 or any(source.endless for source in sources):
             raise InputError(
@@ -205,6 +227,9 @@ class Trainer:
             )
         assert isinstance(self.model.backbone, nn.Module)
         return FeatureCache(self.session.cache, self.model.backbone)
+
+    def _freezes_backbone(self, stage: Stage) -> bool:
+        return all(is_frozen(name, stage.frozen) for name in self._trainable if name.startswith("backbone."))
 
     def _picture_is_due(self, stage: Stage) -> bool:
         """Whether this validation is the first one after a multiple of `picture_every`."""
@@ -289,7 +314,8 @@ def _is_due(step: int, every: int) -> bool:
 
 def _load_weights(model: LinStereo, state: TrainingState) -> None:
     expected = stored_weights(model)
-    if state.weights.keys() != expected.keys():
+    shapes = {name: tensor.shape for name, tensor in expected.items()}
+    if {name: tensor.shape for name, tensor in state.weights.items()} != shapes:
         raise InputError("the run was started with another network or backbone; use another folder")
     with torch.no_grad():
         for name, tensor in expected.items():
