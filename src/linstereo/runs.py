@@ -77,5 +77,5 @@ def _has_files(path: Path) -> bool:
 
 def _remove_empty(folders: Sequence[Path]) -> None:
     for folder in folders:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             folder.rmdir()

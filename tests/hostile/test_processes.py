@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,14 @@ def start(arguments: list[str], folder: Path, **options: object) -> subprocess.P
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
     out, err = process.communicate(timeout=WAIT)
     return process.returncode, out or b"", err or b""
+
+
+def wait_until(happened: Callable[[], object], process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + WAIT
+    while not happened():
+        assert process.poll() is None, finish(process)
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 @pytest.mark.parametrize(
@@ -81,11 +90,7 @@ MARKS = {"train": "metrics.jsonl", "ablate": "components/none/metrics.jsonl", "s
 @pytest.mark.parametrize("command", ENDLESS, ids=" ".join)
 def test_a_command_ended_by_a_signal_has_its_exit_code(command, number, world, tmp_path):
     process = start([*baseline(command, world), *ENDLESS[command]], tmp_path)
-    end = time.monotonic() + WAIT
-    while not list((tmp_path / "out").glob(MARKS[command[0]])):
-        assert process.poll() is None, finish(process)
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(lambda: list((tmp_path / "out").glob(MARKS[command[0]])), process)
     process.send_signal(number)
     code, _, err = finish(process)
     assert code == 128 + number, err
@@ -102,11 +107,7 @@ def test_inference_ended_by_a_signal_has_its_exit_code(command, number, world, t
     """A pair that takes 1000 iterations; the signal comes while the model is loaded, or soon after."""
     process = start([*baseline(command, world), "--iters=1000", "--scale=4"], tmp_path)
     files = Path(f"/proc/{process.pid}/maps")
-    end = time.monotonic() + WAIT
-    while "tiny.safetensors" not in files.read_text():  # mapped while the weights are copied, or longer
-        assert process.poll() is None, finish(process)
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    wait_until(lambda: "tiny.safetensors" in files.read_text(), process)  # mapped while the weights are copied
     process.send_signal(number)
     code, _, err = finish(process)
     assert code == 128 + number, err
