@@ -1,8 +1,10 @@
 """From two pictures to a disparity map: numpy in, numpy out."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Sequence
+from typing import Concatenate, ParamSpec, TypeVar
 
 import cv2
 import numpy as np
@@ -22,10 +24,13 @@ from linstereo.model.checkpoint import BUNDLED, bundled_weights, is_bundled, is_
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, match_sparse
 from linstereo.model.linstereo import LinStereo
+from linstereo.model.precision import PRECISIONS
 from linstereo.model.presets import build, preset
 from linstereo.run_plan import MIN_SIDE, RunPlan, plan_run
 
 ImageLike = npt.ArrayLike | str | os.PathLike[str]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +67,20 @@ class Prediction:
         return point_cloud(self.disparity, _read(left, name="the left image"), calibration, max_depth=max_depth)
 
 
+def _in_own_precision(
+    method: Callable[Concatenate["StereoPredictor", P], R],
+) -> Callable[Concatenate["StereoPredictor", P], R]:
+    """Run a method under autocast if the predictor computes in half precision."""
+
+    @functools.wraps(method)
+    def run(self: "StereoPredictor", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        dtype = PRECISIONS[self.precision]
+        with torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32):
+            return method(self, *args, **kwargs)
+
+    return run
+
+
 class StereoPredictor:
     """A model made ready for pictures of any kind and size.
 
@@ -70,6 +89,8 @@ class StereoPredictor:
         device: where it runs; by default CUDA if there is one, else the CPU.
         trained: False for a network with random weights, whose output means nothing.
         name: what to call the model in messages.
+        precision: of convolutions and matrix products, "float32", "bfloat16" or "float16"; disparities, positions and
+            long sums are in float32 in any case.
     """
 
     def __init__(
@@ -79,15 +100,20 @@ class StereoPredictor:
         device: str | torch.device | None = None,
         trained: bool = True,
         name: str = "model",
+        precision: str = "float32",
     ) -> None:
+        if precision not in PRECISIONS:
+            raise InputError(f"the precision is {precision!r}; use {' or '.join(PRECISIONS)}")
         self.device = pick_device(device)
         if self.device.type == "cpu":
             keep_freed_memory()
         self.model = model.to(self.device).eval()
         self.trained = trained
         self.name = name
+        self.precision = precision
 
     @torch.inference_mode()
+    @_in_own_precision
     def predict(
         self,
         left: ImageLike,
@@ -165,6 +191,7 @@ def load(
     *,
     device: str | torch.device | None = None,
     backbone_weights: str | os.PathLike[str] | None = None,
+    precision: str = "float32",
 ) -> StereoPredictor:
     """Get a model ready to predict.
 
@@ -174,6 +201,7 @@ def load(
             testing, and `trained` of the result is then False.
         device: where to run, see `StereoPredictor`.
         backbone_weights: official DA3 weights for the frozen backbone, a path or hub name; from the hub by default.
+        precision: of the arithmetic, see `StereoPredictor`.
     """
     name = BUNDLED if name_or_path is None else str(name_or_path)
     bundled = name_or_path is None or is_bundled(name_or_path)
@@ -189,7 +217,13 @@ def load(
             raise InputError(f"the model {name!r} has a backbone of its own; leave out the backbone weights")
         if random:
             load_da3_weights(model.backbone, backbone_weights)
-    return StereoPredictor(model, device=device, trained=not random, name=f"{name} (bundled)" if bundled else name)
+    return StereoPredictor(
+        model,
+        device=device,
+        trained=not random,
+        name=f"{name} (bundled)" if bundled else name,
+        precision=precision,
+    )
 
 
 def pair_size(left: ImageLike, right: ImageLike) -> tuple[int, int]:
