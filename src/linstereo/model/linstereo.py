@@ -25,6 +25,7 @@ from linstereo.model.cost_volume import (
 )
 from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, initial_disparity, match_sparse
 from linstereo.model.pala import position_tables
+from linstereo.model.precision import at_least_float32
 from linstereo.model.updater import MotionEncoder, MultiScaleUpdater, ResidualHead
 from linstereo.model.upsample import ConvexUpsampler
 
@@ -283,4 +284,12 @@ def _pad(images: Tensor) -> Tensor:
 
 def _to_uint8(image: Tensor) -> Any:
     """[3, H, W] in [0, 1] -> uint8 array [H, W, 3] for SIFT."""
-    return (image.detach().clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous().cpu().numpy()
+    return (
+        (at_least_float32(image.detach()).clamp(0, 1) * 255)
+        .round()
+        .to(torch.uint8)
+        .permute(1, 2, 0)
+        .contiguous()
+        .cpu()
+        .numpy()
+    )

@@ -50,7 +50,7 @@ def rotary_table(
 def rotate(x: Tensor, table: Tensor) -> Tensor:
     """Turn neighbouring channel pairs by their position's angle: [B, N, heads, head_dim] -> same."""
     cosine, sine = table
-    first, second = x.unflatten(-1, (-1, 2)).unbind(-1)  # [B, N, heads, head_dim / 2] each
+    first, second = x.view(*x.shape[:-1], -1, 2).unbind(-1)  # [B, N, heads, head_dim / 2] each
     partner = torch.stack([second, first], dim=-1).flatten(-2)  # [B, N, heads, head_dim]
     return torch.addcmul(x * cosine, partner, sine)
 
