@@ -22,6 +22,7 @@ from linstereo.model.linstereo import LinStereo
 from linstereo.model.pala import PALA, linear_attention, rotary_table, rotate
 from linstereo.model.precision import at_least_float32, without_autocast, without_autocast_cache
 from linstereo.model.presets import build, preset
+from linstereo.model.upsample import convex_upsample
 from linstereo.training.loss import sequence_loss
 from linstereo.training.matching_loss import matching_loss
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
@@ -197,6 +198,13 @@ def test_attention_in_half_precision_keeps_the_type_of_its_features(dtype: torch
     attention = PALA(16, 2, local_encoding=local).to(dtype)
     x = torch.rand(1, 4, 6, 16, dtype=dtype)
     assert attention(x, rotary_table(4, 6, 8)).dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_upsampling_from_half_precision_scores_keeps_a_constant_disparity(dtype: torch.dtype) -> None:
+    scores = torch.randn(1, 9 * 16, 4, 6, generator=torch.Generator().manual_seed(0)).to(dtype)
+    full = convex_upsample(torch.full((1, 1, 4, 6), 50.1), scores, factor=4)
+    assert (full - 200.4).abs().max() < 1e-4
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)

@@ -284,12 +284,5 @@ def _pad(images: Tensor) -> Tensor:
 
 def _to_uint8(image: Tensor) -> Any:
     """[3, H, W] in [0, 1] -> uint8 array [H, W, 3] for SIFT."""
-    return (
-        (at_least_float32(image.detach()).clamp(0, 1) * 255)
-        .round()
-        .to(torch.uint8)
-        .permute(1, 2, 0)
-        .contiguous()
-        .cpu()
-        .numpy()
-    )
+    values = (at_least_float32(image.detach()).clamp(0, 1) * 255).round().to(torch.uint8)
+    return values.permute(1, 2, 0).contiguous().cpu().numpy()
