@@ -5,8 +5,13 @@ from pathlib import Path
 import cv2
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 STEREO_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "stereo"
+
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

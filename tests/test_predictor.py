@@ -11,6 +11,7 @@ import torch
 import linstereo
 from linstereo import InputError, StereoPredictor
 from linstereo.data.images import write_image
+from linstereo.evaluation.methods import ModelMethod
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.model.checkpoint import bundled_weights, save_checkpoint
 from linstereo.model.presets import LinStereoConfig, build, preset
@@ -261,3 +262,24 @@ def test_backbone_weights_for_a_model_that_has_its_own_are_refused(tmp_path):
 def test_load_reads_a_checkpoint(tmp_path):
     with pytest.raises(InputError, match=r"no linstereo\.safetensors"):
         linstereo.load(tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_precision_changes_little_but_something(predictor, pair, precision):
+    half = StereoPredictor(predictor.model, device="cpu", precision=precision)
+    exact, rounded = (p.predict(*pair, iters=2).disparity for p in (predictor, half))
+    assert rounded.dtype == np.float32
+    assert 0 < np.abs(rounded - exact).max() < 0.1
+    assert {p.dtype for p in half.model.parameters()} == {torch.float32}
+
+
+def test_an_unknown_precision_is_refused(predictor):
+    with pytest.raises(InputError, match="'half'; use float32 or bfloat16 or float16"):
+        StereoPredictor(predictor.model, precision="half")
+
+
+def test_an_evaluation_tells_half_precision_apart(predictor):
+    half = StereoPredictor(predictor.model, device="cpu", precision="bfloat16")
+    exact, rounded = ModelMethod(predictor), ModelMethod(half)
+    assert dict(rounded.settings) == {**exact.settings, "precision": "bfloat16"}
+    assert rounded.title == exact.title.replace(")", ", bfloat16)")

@@ -22,6 +22,7 @@ from linstereo.model.checkpoint import BUNDLED, bundled_weights, is_bundled, is_
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, match_sparse
 from linstereo.model.linstereo import LinStereo
+from linstereo.model.precision import PRECISIONS
 from linstereo.model.presets import build, checked_iterations, preset
 from linstereo.run_plan import MIN_SIDE, RunPlan, plan_run
 
@@ -70,6 +71,8 @@ class StereoPredictor:
         device: where it runs; by default CUDA if there is one, else the CPU.
         trained: False for a network with random weights, whose output means nothing.
         name: what to call the model in messages.
+        precision: of convolutions and matrix products, "float32", "bfloat16" or "float16"; disparities, positions and
+            long sums are in float32 in any case.
     """
 
     def __init__(
@@ -79,13 +82,17 @@ class StereoPredictor:
         device: str | torch.device | None = None,
         trained: bool = True,
         name: str = "model",
+        precision: str = "float32",
     ) -> None:
+        if precision not in PRECISIONS:
+            raise InputError(f"the precision is {precision!r}; use {' or '.join(PRECISIONS)}")
         self.device = pick_device(device)
         if self.device.type == "cpu":
             keep_freed_memory()
         self.model = model.to(self.device).eval()
         self.trained = trained
         self.name = name
+        self.precision = precision
 
     @torch.inference_mode()
     def predict(
@@ -115,8 +122,12 @@ class StereoPredictor:
         iterations = checked_iterations(self.model.config.iterations if iters is None else iters)
         height, width = pair_size(left, right)
         plan = self.plan(height, width, scale=scale, volume=volume)
-        remedy = "use a smaller scale, or images of fewer pixels"
-        with memory_errors_told(f"a pair of {width} x {height} px, run at {plan.width} x {plan.height} px,", remedy):
+        what = f"a pair of {width} x {height} px, run at {plan.width} x {plan.height} px,"
+        dtype = PRECISIONS[self.precision]
+        with (
+            memory_errors_told(what, "use a smaller scale, or images of fewer pixels"),
+            torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32),
+        ):
             return self._run(*read_pair(left, right), plan, iterations, on_iteration, use_prior)
 
     def plan(self, height: int, width: int, *, scale: float | None = None, volume: VolumeKind | None = None) -> RunPlan:
@@ -163,6 +174,7 @@ def load(
     *,
     device: str | torch.device | None = None,
     backbone_weights: str | os.PathLike[str] | None = None,
+    precision: str = "float32",
 ) -> StereoPredictor:
     """Get a model ready to predict.
 
@@ -172,6 +184,7 @@ def load(
             testing, and `trained` of the result is then False.
         device: where to run, see `StereoPredictor`.
         backbone_weights: official DA3 weights for the frozen backbone, a path or hub name; from the hub by default.
+        precision: of the arithmetic, see `StereoPredictor`.
     """
     name = BUNDLED if name_or_path is None else str(name_or_path)
     bundled = name_or_path is None or is_bundled(name_or_path)
@@ -187,7 +200,13 @@ def load(
             raise InputError(f"the model {name!r} has a backbone of its own; leave out the backbone weights")
         if random:
             load_da3_weights(model.backbone, backbone_weights)
-    return StereoPredictor(model, device=device, trained=not random, name=f"{name} (bundled)" if bundled else name)
+    return StereoPredictor(
+        model,
+        device=device,
+        trained=not random,
+        name=f"{name} (bundled)" if bundled else name,
+        precision=precision,
+    )
 
 
 def pair_size(left: ImageLike, right: ImageLike) -> tuple[int, int]:

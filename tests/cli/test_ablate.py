@@ -5,7 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from linstereo.cli import main
 from linstereo.model.checkpoint import save_checkpoint
 from linstereo.model.presets import LinStereoConfig, build
 from tests.data import layouts
+from tests.waiting import PATIENCE
 
 MODEL = {"feature_width": 16, "hidden": 16, "coarse_hidden": 0, "heads": 2, "levels": 2, "radius": 2}
 STAGE = {"steps": 3, "batch": 2, "crop": "64x96", "iterations": 2, "validation_count": 2, "checkpoint_every": 1}
@@ -74,19 +74,30 @@ def test_with_a_checkpoint_only_the_stages_of_the_decoder_are_run(folder, tmp_pa
     assert [(s["name"], s["steps"]) for s in stages] == [("decoder", 2), ("joint", 3)]
 
 
+INTERRUPTED = """
+import os, signal, sys
+from linstereo.cli import main
+from linstereo.training.metrics_log import MetricsLog
+
+write = MetricsLog.scalars
+
+def write_and_interrupt(self, kind, **values):
+    write(self, kind, **values)
+    if kind == "train" and values["step"] == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+
+MetricsLog.scalars = write_and_interrupt
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def test_it_stops_when_asked_and_goes_on_to_the_same_weights(folder, tmp_path):
     rows = ("--table", "components", "--rows", "none,pala", "--set", "steps=20", "--set", "log_every=1")
     assert main(arguments(folder, tmp_path / "whole", *rows)) == 0
-    command = [sys.executable, "-m", "linstereo.cli", *arguments(folder, tmp_path / "stopped", *rows)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        log = tmp_path / "stopped/components/none/metrics.jsonl"
-        end = time.monotonic() + 120
-        while not (log.exists() and log.read_text()) and time.monotonic() < end:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=120)
+    command = [sys.executable, "-c", INTERRUPTED, *arguments(folder, tmp_path / "stopped", *rows)]
+    process = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
     assert process.returncode == 128 + signal.SIGINT
-    assert "stopped; the same command goes on from here" in said
+    assert "stopped; the same command goes on from here" in process.stderr
     assert not (tmp_path / "stopped/components/pala").exists()
     assert not (tmp_path / "stopped/components/none/result.json").exists()
     assert main(arguments(folder, tmp_path / "stopped", *rows)) == 0

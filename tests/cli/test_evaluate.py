@@ -379,6 +379,10 @@ ERRORS: dict[str, tuple[list[str], str]] = {
         ["--benchmark", "kitti2015=DATA", "--method", "model", "--zero-start"],
         r"what a fallback of the depth prior \(DPI\) costs, but compact \(bundled\) has none; leave it out",
     ),
+    "precision": (
+        ["--benchmark", "kitti2015=DATA", "--precision", "float16"],
+        r"--precision is for the network, not for",
+    ),
 }
 
 

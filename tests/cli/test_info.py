@@ -9,6 +9,7 @@ import sys
 from linstereo.cli import main
 from linstereo.model.checkpoint import bundled_weights, save_checkpoint
 from linstereo.model.presets import PRESETS, build
+from tests.waiting import PATIENCE
 
 
 def test_json_lists_the_parts_with_parameters_and_gflops(capsys):
@@ -82,7 +83,7 @@ def test_a_checkpoint_and_a_preset_are_one_too_many(capsys):
 def test_an_unreachable_hub_is_told_in_one_line_without_further_attempts(tmp_path):
     environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path), "NO_PROXY": "*"}
     command = [sys.executable, "-m", "linstereo", "info", "somebody/linstereo"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1  # the hub client prints a line for every attempt of its own
     for words in ("cannot be reached", "HTTPS_PROXY", "HF_HUB_OFFLINE", "give that file's path"):

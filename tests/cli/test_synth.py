@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from linstereo.cli import main
 from linstereo.data.catalogue import open_dataset
 from linstereo.data.images import write_image
 from linstereo.synthesis.engine import EngineSettings, StereoEngine
+from tests.waiting import wait_until
 
 SMALL = ["--size", "64x96"]
 
@@ -57,10 +57,7 @@ def test_a_killed_run_goes_on(tmp_path):
     assert main(["synth", "--out", str(whole), *arguments]) == 0
     command = [sys.executable, "-m", "linstereo.cli", "synth", "--out", str(killed), *arguments]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 120
-    while not list(killed.glob("left/*.png")) and process.poll() is None:
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    wait_until(lambda: process.poll() is not None or bool(list(killed.glob("left/*.png"))))
     process.send_signal(signal.SIGKILL)
     process.wait()
     subprocess.run(command, check=True, capture_output=True)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from linstereo.model.checkpoint import load_checkpoint
 from linstereo.training.metrics_log import read_metrics
 from linstereo.training.state import load_state
 from tests.training.tiny import write_folder
+from tests.waiting import PATIENCE, wait_until
 
 RECIPE = """
 preset = "compact"
@@ -122,13 +122,10 @@ def test_an_interrupted_run_keeps_its_last_step(recipe, pairs, tmp_path, number)
     options = ["--set", "features.steps=100000", "--set", "checkpoint_every=100000", "--workers", "1", "--threads", "1"]
     process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, start_new_session=True)
     log = out / "metrics.jsonl"
-    deadline = time.monotonic() + 240
-    while not (log.exists() and len(log.read_text().splitlines()) >= 3):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: process.poll() is not None or (log.exists() and len(log.read_text().splitlines()) >= 3))
+    assert process.poll() is None, process.communicate()
     os.killpg(process.pid, number)  # as a terminal or a job scheduler does, to the loading processes too
-    _, told = process.communicate(timeout=240)
+    _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number, told  # so that `train && deploy` does not go on
     assert "the same command goes on" in told
     assert load_state(out / "training.safetensors").progress.total_steps == len(log.read_text().splitlines())

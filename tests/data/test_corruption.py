@@ -22,6 +22,7 @@ from tests.data.mat_files import NESTED_OBJECTS, OBJECT_WITH_SAVEOBJ
 from tests.data.png_making import chunk
 from tests.data.test_calibration_files import KITTI_RAW, MIDDLEBURY
 from tests.data.test_mat import compressed, mat_file, variable
+from tests.waiting import PATIENCE
 
 from linstereo.data.calibration_files import read_kitti_calibration, read_middlebury_calibration
 from linstereo.data.disparity import read_disparity, write_disparity
@@ -192,7 +193,7 @@ folder = Path({str(folder)!r})
         env=environment,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PATIENCE,
         check=False,
     )
 

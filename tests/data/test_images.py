@@ -2,7 +2,6 @@ import os
 import signal
 import struct
 import threading
-import time
 from pathlib import Path
 
 import cv2
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests.data.png_making import chunk, make_png
+from tests.waiting import PATIENCE
 
 from linstereo.data.decoding import _Quiet, _quiet_opencv
 from linstereo.data.image_headers import check_picture
@@ -393,19 +393,12 @@ def test_a_forked_process_can_decode_while_its_parent_does(tmp_path: Path) -> No
     with _quiet_opencv(), _Quiet.lock:
         child = os.fork()
         if child == 0:
+            signal.alarm(round(PATIENCE))  # ends the child if it waits for the lock for ever
             level = cv2.utils.logging.getLogLevel()
             same = np.array_equal(read_image(path), smooth())
             os._exit(0 if same and level == cv2.utils.logging.LOG_LEVEL_INFO else 1)
-        deadline = time.monotonic() + 20
-        finished, status = 0, 0
-        while not finished and time.monotonic() < deadline:
-            finished, status = os.waitpid(child, os.WNOHANG)
-            time.sleep(0.01)
-        if not finished:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+        _, status = os.waitpid(child, 0)
     cv2.utils.logging.setLogLevel(before)
-    assert finished, "the child waited for a lock for ever"
     assert status == 0
 
 

@@ -1,12 +1,14 @@
 """Evaluations in processes of their own, which can really be killed."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from tests.waiting import PATIENCE
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def lines_in(folder: Path) -> int:
@@ -21,16 +23,12 @@ def start(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        cwd=ROOT,
         env=os.environ | environment,
     )
 
 
-def kill_after(process: subprocess.Popen[bytes], records: Path, *, count: int) -> None:
-    """Kill a run, with all its processes, as soon as it has recorded `count` images."""
-    deadline = time.monotonic() + 120
-    while lines_in(records) < count:
-        assert process.poll() is None, "the run ended by itself"
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def run_and_kill(arguments: list[str], *, count: int, launcher: Sequence[str] = ()) -> None:
+    """Start a run that is killed, with all its processes, as soon as it has recorded `count` images."""
+    process = start([str(count), *arguments], launcher=(*launcher, "tests.evaluation.killed_run"))
+    assert process.wait(timeout=PATIENCE) != 0, "the run ended by itself"

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 from tests.data import layouts
-from tests.evaluation.processes import kill_after, lines_in, start
+from tests.evaluation.processes import lines_in, run_and_kill, start
+from tests.waiting import PATIENCE
 
 from linstereo.errors import InputError
 from linstereo.evaluation.distributed import Worker, joined_workers, worker_from_environment
 
-TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "linstereo.cli")
+TWO = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m")
+TORCHRUN = (*TWO, "linstereo.cli")
 
 
 def test_alone_unless_torchrun_says_otherwise() -> None:
@@ -84,7 +86,7 @@ def test_two_processes_give_the_same_json_as_one_even_if_killed(tmp_path: Path) 
         path.name for path in (two / "records").rglob("*.jpg") if (one / path.relative_to(two)).exists()
     )
 
-    kill_after(start([*arguments, str(killed)], launcher=TORCHRUN), killed, count=8)
+    run_and_kill([*arguments, str(killed)], launcher=TWO, count=8)
     assert lines_in(killed) < frames + 2
     assert not (killed / "results.json").exists()
     assert start([*arguments, str(killed)], launcher=TORCHRUN).wait() == 0
@@ -110,5 +112,5 @@ def test_bad_input_ends_all_processes(tmp_path: Path) -> None:
     (tmp_path / "data" / "two_view_training" / "terrains_2s" / "im1.png").write_bytes(b"")
     arguments = ["evaluate", "--method", "sgbm", "--benchmark", f"eth3d={tmp_path / 'data'}"]
     process = start([*arguments, "--out", str(tmp_path / "out")], launcher=TORCHRUN)
-    assert process.wait(timeout=120) != 0
+    assert process.wait(timeout=PATIENCE) != 0
     assert not (tmp_path / "out" / "results.json").exists()

@@ -90,7 +90,7 @@ def assert_same(measured: dict[str, float | None], expected: dict[str, float | N
             assert measured[metric] == pytest.approx(value, rel=tolerance, abs=tolerance), metric
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     height=st.integers(1, 13),
@@ -114,7 +114,7 @@ def test_disparity_metrics_agree_with_a_loop_over_pixels(seed, height, width, ho
         assert whole == seen + hidden
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     height=st.integers(1, 13),

@@ -91,7 +91,7 @@ def test_only_images_without_pixels():
     assert "NaN" not in json.dumps(result.to_json(), allow_nan=False)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), parts=st.integers(1, 5), shuffle=st.randoms(use_true_random=False))
 def test_any_division_over_processes_ends_in_the_same_bits(seed: int, parts: int, shuffle: random.Random):
     scores = [random_score(seed + i) for i in range(12)]
@@ -151,7 +151,7 @@ def test_asking_for_what_was_not_measured_is_refused():
         aggregate([ImageScore("a", {"all": part(1, EPE=1.0)})])["all"].mean("RMSE", "image")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 2**32 - 1), depth=st.booleans())
 def test_json_round_trip_is_exact(seed: int, depth: bool):
     score = random_score(seed, depth=depth)

@@ -14,6 +14,7 @@ from linstereo import InputError, LinStereo
 from linstereo.model.checkpoint import bundled_weights, read_config
 from linstereo.model.presets import CHOICES, PRESETS, RANGES, LinStereoConfig
 from tests.model import hostile_checkpoints
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is limited in Linux's own way")
 NAMES = [
@@ -30,7 +31,7 @@ NAMES = [
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     command = [sys.executable, hostile_checkpoints.__file__, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert set(found) == set(NAMES)

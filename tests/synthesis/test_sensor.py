@@ -1,7 +1,6 @@
 """The camera's faults against their models: noise statistics, exposure limits, bounds of the rectification error."""
 
 import math
-import time
 
 import cv2
 import numpy as np
@@ -190,21 +189,3 @@ def test_compression_leaves_its_traces() -> None:
     clean, poor = (expose(scene, CameraFaults(jpeg_quality=quality), np.random.default_rng(0)) for quality in (0, 40))
     difference = np.abs(clean.astype(int) - poor)
     assert 0.2 < difference.mean() < 12
-
-
-def test_speed() -> None:
-    """Loose, for slow and busy machines: about 15 ms a view on one core of a server."""
-    scene = textured(0, height=320, width=640)
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
-        rng = np.random.default_rng(0)
-        times = []
-        for _ in range(10):
-            faults = random_faults(rng, underwater=True)
-            start = time.perf_counter()
-            expose_pair(scene, scene, faults, rng)
-            times.append(time.perf_counter() - start)
-    finally:
-        cv2.setNumThreads(threads)
-    assert min(times) < 0.3

@@ -1,11 +1,9 @@
 """The water's optics against its own formulas in float64, integrals made by brute force, and the laws of physics."""
 
 import functools
-import time
 from collections.abc import Callable
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -269,21 +267,3 @@ def test_random_water_can_be_seen_through_and_is_not_dark() -> None:
 def test_an_unknown_type_is_refused() -> None:
     with pytest.raises(InputError, match="no water type 'IV'; choose one of I, IA, IB, II, III, 1C, 3C"):
         water("IV")
-
-
-def test_speed() -> None:
-    """Loose, for slow and busy machines: about 15 ms on one core of a server."""
-    rng = np.random.default_rng(0)
-    distance = rng.uniform(0.5, 20.0, (320, 640)).astype(np.float32)
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
-        seen(water("II"), distance=distance, lamp_colour=WHITE)
-        times = []
-        for _ in range(5):
-            start = time.perf_counter()
-            seen(water("II"), distance=distance, lamp_colour=WHITE)
-            times.append(time.perf_counter() - start)
-    finally:
-        cv2.setNumThreads(threads)
-    assert min(times) < 0.15

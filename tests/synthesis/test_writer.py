@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.synthesis.quick_engine import SETTINGS, DyingEngine, FailingEngine, QuickEngine
+from tests.waiting import wait_until
 
 from linstereo.data.catalogue import open_dataset
 from linstereo.data.disparity import read_disparity
@@ -106,15 +107,15 @@ def test_killed_runs_end_in_the_same_bytes(tmp_path: Path, whole: dict[str, str]
     chance = random.Random(workers)
     for kill in range(5):
         process = subprocess.Popen(command, cwd=PROJECT, env=environment, stderr=subprocess.DEVNULL)
-        _wait_for(lambda: (out / "settings.json").exists() or process.poll() is not None, seconds=60)  # noqa: B023
+        wait_until(lambda: (out / "settings.json").exists() or process.poll() is not None)  # noqa: B023
         if kill:
             time.sleep(chance.uniform(0.0, 0.4))
         else:
-            _wait_for(lambda: len(list(out.glob("left/*.png"))) >= 2 or process.poll() is not None, seconds=60)  # noqa: B023
+            wait_until(lambda: len(list(out.glob("left/*.png"))) >= 2 or process.poll() is not None)  # noqa: B023
         workers_of = _children(process.pid)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        _wait_for(lambda: not any(_runs(pid) for pid in workers_of), seconds=20)  # noqa: B023
+        wait_until(lambda: not any(_runs(pid) for pid in workers_of))  # noqa: B023
     (out / "left").mkdir(exist_ok=True)
     (out / "left/.000002-0123456789abcdef.png").write_bytes(b"half a file")
     subprocess.run(command, cwd=PROJECT, env={**os.environ, "QUICK_ENGINE_MS": "0"}, check=True)
@@ -126,7 +127,7 @@ def test_two_runs_cannot_write_to_one_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.synthesis.quick_engine", str(out), "50", "1"]
     process = subprocess.Popen(command, cwd=PROJECT, env={**os.environ, "QUICK_ENGINE_MS": "200"})
     try:
-        _wait_for(lambda: (out / "settings.json").exists(), seconds=60)
+        wait_until(lambda: (out / "settings.json").exists())
         with pytest.raises(InputError, match="another run is writing to"):
             write_dataset(out, QUICK, count=1, make_engine=QuickEngine)
     finally:
@@ -232,13 +233,6 @@ def test_names_do_not_depend_on_the_count() -> None:
     assert set(pair_files(QUICK, 0)) == {
         "left", "right", "disparity", "disparity_right", "occlusion", "occlusion_right", "calib", "info",
     }  # fmt: skip
-
-
-def _wait_for(condition, *, seconds: float) -> None:  # type: ignore[no-untyped-def]
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
 
 
 def _children(pid: int) -> list[int]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.training.tiny import run_training, tiny_recipe, write_folder
+from tests.waiting import PATIENCE
 
 from linstereo.training.metrics_log import read_metrics
 from linstereo.training.recipe_files import recipe_to_json
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def in_two_processes(recipe, out, *, steps):
     command = [sys.executable, "-m", "tests.training.two_processes", str(out), str(steps), recipe_to_json(recipe)]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert finished.returncode == 0, finished.stderr
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.training.tiny import run_training, tiny_recipe, write_folder
+from tests.waiting import PATIENCE
 
 from linstereo.errors import InputError
 from linstereo.model.checkpoint_file import read_header
@@ -43,7 +44,7 @@ def test_everything_comes_back_as_it_was(tmp_path):
 
 def test_twenty_kills_at_random_moments_change_nothing(tmp_path):
     command = [sys.executable, "-m", "tests.training.kill_and_resume", str(tmp_path), "20"]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.startswith("20 kills")
 

@@ -13,7 +13,7 @@ from linstereo.evaluation.baselines import FolderMethod, SgbmMethod
 from linstereo.evaluation.methods import Method, ModelMethod
 
 _FOLDER = "folder:"
-_MODEL_OPTIONS = ("model", "backbone", "iters", "scale", "device")
+_MODEL_OPTIONS = ("model", "backbone", "iters", "scale", "device", "precision")
 
 
 def add_method_options(parser: argparse.ArgumentParser) -> None:

@@ -106,7 +106,8 @@ class ModelMethod:
         self._scale = scale
         self.zero_start = zero_start
         untrained = "" if predictor.trained else ", random weights"
-        self.title = title or f"LinStereo ({predictor.name}{untrained}, T = {self._iters})"
+        reduced = "" if predictor.precision == "float32" else f", {predictor.precision}"
+        self.title = title or f"LinStereo ({predictor.name}{untrained}, T = {self._iters}{reduced})"
         self.settings: Mapping[str, Any] = {
             "method": "model",
             "weights_sha256": weights_digest(predictor.model),
@@ -117,6 +118,8 @@ class ModelMethod:
             "device": predictor.device.type,
             "torch": str(torch.__version__),
         }
+        if predictor.precision != "float32":
+            self.settings = {**self.settings, "precision": predictor.precision}
         if predictor.device.type == "cpu":  # on which the last bits of a sum depend
             self.settings = {**self.settings, "threads": torch.get_num_threads()}
         if zero_start:

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.layers import PointwiseConv
+from linstereo.model.precision import at_least_float32
 
 VolumeKind = Literal["stored", "on_the_fly"]
 
@@ -37,8 +38,9 @@ class CostVolume(Protocol):
             disparity: [B, 1, h, w], positive, in pixels of this scale.
 
         Returns:
-            [B, levels * (2 * radius + 1), h, w]. Level by level from fine to coarse; inside a level the samples are at
-            disparity + k * 2**level for k from -radius to radius, linearly interpolated, zero outside the right image.
+            [B, levels * (2 * radius + 1), h, w], float32 or better. Level by level from fine to coarse; inside a level
+            the samples are at disparity + k * 2**level for k from -radius to radius, linearly interpolated, zero
+            outside the right image.
         """
         ...
 
@@ -68,9 +70,9 @@ class StoredVolume:
         self.radius = radius
         self.size = (left.shape[-2], left.shape[-1])
         channels = left.shape[1]
-        rows_left = left.permute(0, 2, 3, 1)  # [B, h, w, C]
+        rows_left = left.permute(0, 2, 3, 1) * (1 / math.sqrt(channels))  # [B, h, w, C]
         rows_right = right.permute(0, 2, 1, 3)  # [B, h, C, w]
-        correlation = rows_left @ rows_right * (1 / math.sqrt(channels))  # [B, h, w, w]
+        correlation = rows_left @ rows_right  # [B, h, w, w]
         self.pyramid = [correlation]
         for _ in range(levels - 1):
             self.pyramid.append(_halve_columns(self.pyramid[-1]))  # [B, h, w, ceil(w / 2)]
@@ -181,10 +183,11 @@ def _halve_columns(x: Tensor) -> Tensor:
 
 
 def _split_position(disparity: Tensor, level: int) -> tuple[Tensor, Tensor]:
-    """Column of the match in a pyramid level as integer part and fraction, each [B, h, w].
+    """Column of the match in a pyramid level as integer part and fraction (float32 or better), each [B, h, w].
 
     Column m of level l averages 2**l columns of the right image, so its centre is at (m + 0.5) * 2**l - 0.5.
     """
+    disparity = at_least_float32(disparity)
     width = disparity.shape[-1]
     column = torch.arange(width, device=disparity.device, dtype=disparity.dtype)
     position = (column - disparity.squeeze(1) + 0.5) / 2**level - 0.5  # [B, h, w]
@@ -200,7 +203,8 @@ def _tap_columns(base: Tensor, radius: int) -> Tensor:
 
 
 def _interpolate(taps: Tensor, fraction: Tensor) -> Tensor:
-    """Blend neighbouring taps: [B, h, w, n + 1] -> [B, h, w, n]."""
+    """Blend neighbouring taps in the precision of the fraction: [B, h, w, n + 1] -> [B, h, w, n]."""
+    taps = taps.to(fraction.dtype)
     return torch.lerp(taps[..., 1:], taps[..., :-1], fraction.unsqueeze(-1))
 
 

@@ -25,6 +25,7 @@ from linstereo.model.cost_volume import (
 )
 from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, initial_disparity, match_sparse
 from linstereo.model.pala import position_tables
+from linstereo.model.precision import at_least_float32
 from linstereo.model.updater import MotionEncoder, MultiScaleUpdater, ResidualHead
 from linstereo.model.upsample import ConvexUpsampler
 
@@ -41,7 +42,7 @@ class Evidence(NamedTuple):
     volumes: list[CostVolume]  # one per scale that has matching evidence, finest first
     tables: list[Tensor]  # positions of every scale for RoPE
     hidden: list[Tensor]  # initial hidden states, [B, hidden, H/s, W/s]
-    disparity: Tensor  # initial disparity, [B, 1, H/4, W/4], in px of the 1/4 map
+    disparity: Tensor  # initial disparity, [B, 1, H/4, W/4], in px of the 1/4 map, float32 or better
     prior: list[DepthPriorReport]  # what DPI did for each pair; empty without DPI
     guide: Tensor | None  # detail of the left image for the upsampling, [B, C, H/4, W/4]; None without it
     size: tuple[int, int]  # height and width of the images before padding
@@ -50,7 +51,7 @@ class Evidence(NamedTuple):
 class Refined(NamedTuple):
     """The state after an iteration."""
 
-    disparity: Tensor  # [B, 1, H/4, W/4], in px of the 1/4 map
+    disparity: Tensor  # [B, 1, H/4, W/4], in px of the 1/4 map, float32 or better
     hidden: list[Tensor]  # [B, hidden, H/s, W/s], finest first
 
 
@@ -161,7 +162,7 @@ class LinStereo(nn.Module):
         """Disparity of a rectified pair.
 
         Args:
-            left: [B, 3, H, W] float RGB in [0, 1], any size of at least 32 px a side.
+            left: [B, 3, H, W] float RGB in [0, 1], any size of at least 32 px a side; in any precision.
             right: the same shape.
             iters: refinement iterations T, at least 1.
             all_iterations: give the disparity after each iteration, not only after the last.
@@ -170,7 +171,7 @@ class LinStereo(nn.Module):
 
         Returns:
             [B, 1, H, W] in pixels of the left image, positive where the match lies to the left in the right image; or
-            a list of T of them.
+            a list of T of them. float32 even if the network computes in half precision.
         """
         if iters < 1:
             raise ValueError(f"iters is {iters}; it must be at least 1")
@@ -198,7 +199,8 @@ class LinStereo(nn.Module):
 
         volumes = self.cost_volumes(features.pyramid, kind=volume)
         context = [feature[:batch] for feature in features.pyramid[: self.config.scales]]  # [B, C_s, H'/s, W'/s]
-        disparity = context[0].new_zeros(batch, 1, *_size(context[0]))
+        precise = torch.promote_types(context[0].dtype, torch.float32)  # of disparities and positions
+        disparity = context[0].new_zeros(batch, 1, *_size(context[0]), dtype=precise)
         prior: list[DepthPriorReport] = []
         if features.depth is not None:
             if matches is None:
@@ -223,8 +225,9 @@ class LinStereo(nn.Module):
         tables = position_tables(
             [_size(h) for h in hidden],
             [h.shape[1] // self.config.heads for h in hidden],
+            heads=self.config.heads,
             device=disparity.device,
-            dtype=disparity.dtype,
+            dtype=precise,
         )
         return Evidence(volumes, tables, hidden, disparity, prior, self.guide(pair[:batch]), (height, width))
 
@@ -281,4 +284,5 @@ def _pad(images: Tensor) -> Tensor:
 
 def _to_uint8(image: Tensor) -> Any:
     """[3, H, W] in [0, 1] -> uint8 array [H, W, 3] for SIFT."""
-    return (image.detach().clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous().cpu().numpy()
+    values = (at_least_float32(image.detach()).clamp(0, 1) * 255).round().to(torch.uint8)
+    return values.permute(1, 2, 0).contiguous().cpu().numpy()

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.layers import DepthwiseConv
+from linstereo.model.precision import at_least_float32, without_autocast
 
 EPSILON = 1e-6
 
@@ -21,16 +22,18 @@ def rotary_table(
     width: int,
     head_dim: int,
     *,
+    heads: int = 1,
     offset: tuple[float, float] = (0.0, 0.0),
     base: float = 10000.0,
     device: torch.device | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Rotations of two-dimensional RoPE on a grid, rows first: complex [N, 1, head_dim / 2] of modulus 1.
+    """Rotations of two-dimensional RoPE on a grid, rows first: cosines and sines, [2, N, heads, head_dim].
 
-    Half of the channel pairs turn with the row, half with the column; `head_dim` must be a multiple of 4. `offset`
-    (rows, columns) shifts all positions; relative encoding means that it changes no attention numerator. `dtype` is
-    that of the real and imaginary parts.
+    Channels 2p and 2p + 1 are a pair, so their cosines are the same; their sines have opposite signs, as `rotate` needs
+    them. Half of the pairs turn with the row, half with the column; `head_dim` must be a multiple of 4. All heads are
+    alike: one stands for all, but with the full number `rotate` is faster. `offset` (rows, columns) shifts all
+    positions; relative encoding means that it changes no attention numerator.
     """
     pairs = head_dim // 4
     frequency = base ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
@@ -39,13 +42,17 @@ def rotary_table(
     angle = torch.cat(
         [rows[:, None].expand(height, width, pairs), columns[None].expand(height, width, pairs)], dim=-1
     ).reshape(height * width, 1, 2 * pairs)
-    return torch.polar(torch.ones_like(angle), angle).to(device, dtype.to_complex())
+    sine = angle.sin()
+    table = torch.stack([angle.cos().repeat_interleave(2, dim=-1), torch.stack([-sine, sine], dim=-1).flatten(-2)])
+    return table.to(device, dtype).repeat(1, 1, heads, 1)
 
 
 def rotate(x: Tensor, table: Tensor) -> Tensor:
     """Turn neighbouring channel pairs by their position's angle: [B, N, heads, head_dim] -> same."""
-    pairs = torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))  # [B, N, heads, head_dim / 2]
-    return torch.view_as_real(pairs * table).flatten(-2)
+    cosine, sine = table
+    first, second = x.view(*x.shape[:-1], -1, 2).unbind(-1)  # [B, N, heads, head_dim / 2] each
+    partner = torch.stack([second, first], dim=-1).flatten(-2)  # [B, N, heads, head_dim]
+    return torch.addcmul(x * cosine, partner, sine)
 
 
 def kernel(x: Tensor) -> Tensor:
@@ -69,7 +76,9 @@ def linear_attention(
 ) -> Tensor:
     """Eq. 7 in O(N): attention of every position to every other without forming the N x N weights.
 
-    Both sums over positions are means, so the output is a weighted mean of the values whatever N is.
+    Both sums over positions are means, so the output is a weighted mean of the values whatever N is. They are in
+    float32 even if queries, keys and values are in half precision or autocast is on, and values are divided by N before
+    they are added up, so that no sum grows with N.
 
     Args:
         query: [B, N, heads, d], kernel-mapped, non-negative.
@@ -81,16 +90,18 @@ def linear_attention(
         epsilon: keeps the quotient finite.
 
     Returns:
-        [B, N, heads, d].
+        [B, N, heads, d], float32 or better.
     """
-    turned_query = query if table is None else rotate(query, table)
-    turned_key = key if table is None else rotate(key, table)
-    if symmetric:
-        denominator = normaliser(turned_query, turned_key).abs() + epsilon
-    else:
-        denominator = normaliser(query, key) + epsilon
-    summary = torch.einsum("bnhd,bnhe->bhde", turned_key, value) / key.shape[1]  # [B, heads, d, d]
-    return torch.einsum("bnhd,bhde->bnhe", turned_query, summary) / denominator
+    query, key, value = at_least_float32(query), at_least_float32(key), at_least_float32(value)
+    with without_autocast(query.device.type):
+        turned_query = query if table is None else rotate(query, table)
+        turned_key = key if table is None else rotate(key, table)
+        if symmetric:
+            denominator = normaliser(turned_query, turned_key).abs() + epsilon
+        else:
+            denominator = normaliser(query, key) + epsilon
+        summary = torch.einsum("bnhd,bnhe->bhde", turned_key, value / value.shape[1])  # [B, heads, d, d]
+        return torch.einsum("bnhd,bhde->bnhe", turned_query, summary) / denominator
 
 
 class PALA(nn.Module):
@@ -136,7 +147,7 @@ class PALA(nn.Module):
         mixed = self.encode(x)
         if self.mix is not None:
             mixed = self.mix(mixed)
-        query, key = kernel(self.query_key(mixed)).chunk(2, dim=-1)  # [B, h, w, C] each
+        query, key = kernel(at_least_float32(self.query_key(mixed))).chunk(2, dim=-1)  # [B, h, w, C] each
         per_head = (batch, height * width, self.heads, dim // self.heads)
         attended = linear_attention(
             query.reshape(per_head),
@@ -145,6 +156,7 @@ class PALA(nn.Module):
             table if self.rope else None,
             symmetric=self.symmetric_rope,
         ).reshape(batch, height, width, dim)
+        attended = attended.to(mixed.dtype)
         if self.value_encoding is not None:
             attended = self.value_encoding(mixed).add_(attended)
         if self.context is not None:
@@ -198,8 +210,15 @@ class PALABlock(nn.Module):
 
 
 def position_tables(
-    sizes: Sequence[tuple[int, int]], head_dims: Sequence[int], *, device: torch.device, dtype: torch.dtype
+    sizes: Sequence[tuple[int, int]],
+    head_dims: Sequence[int],
+    *,
+    heads: int = 1,
+    device: torch.device,
+    dtype: torch.dtype,
 ) -> list[Tensor]:
     """Rotary tables of several scales, made once per image pair because they do not change between iterations."""
-    grids = zip(sizes, head_dims, strict=True)
-    return [rotary_table(*size, head_dim, device=device, dtype=dtype) for size, head_dim in grids]
+    return [
+        rotary_table(*size, head_dim, heads=heads, device=device, dtype=dtype)
+        for size, head_dim in zip(sizes, head_dims, strict=True)
+    ]

@@ -21,6 +21,8 @@ DISPARITY_SCALE = 0.1
 class MotionEncoder(nn.Module):
     """MotionEnc_s: the looked-up correlations and the current disparity of one scale, as features.
 
+    Both come in float32 and are rounded here to the precision the network computes in.
+
     The last output channel is the disparity itself, times `DISPARITY_SCALE`.
     """
 
@@ -35,11 +37,12 @@ class MotionEncoder(nn.Module):
 
     def forward(self, disparity: Tensor, correlation: Tensor) -> Tensor:
         """disparity [B, 1, h, w] in px of this scale, correlation [B, K, h, w] -> [B, out_channels, h, w]."""
-        disparity = DISPARITY_SCALE * disparity
+        dtype = self.correlation1.weight.dtype
+        correlation, disparity = correlation.to(dtype), (DISPARITY_SCALE * disparity).to(dtype)
         c = self.correlation2(self.correlation1(correlation).relu_()).relu_()
         d = self.disparity2(self.disparity1(disparity).relu_()).relu_()
         fused = self.fuse(torch.cat([c, d], dim=1)).relu_()
-        return torch.cat([fused, disparity], dim=1)
+        return torch.cat([fused, disparity.to(fused.dtype)], dim=1)
 
 
 class PALAUnit(nn.Module):

@@ -1,9 +1,9 @@
 """Features of a frozen backbone, kept on disk.
 
 Where the backbone is frozen, the same images always have the same features, and computing them is most of the work. A
-file is found by what is in the images and in the backbone's weights, so a changed image, augmentation or backbone can
-never meet old features. It pays only if images come again: a recipe must limit the number of augmented variants of
-each pair (`variants`).
+file is found by what is in the images and in the backbone's weights, and by the precision of the arithmetic, so a
+changed image, augmentation, backbone or precision can never meet old features. It pays only if images come again: a
+recipe must limit the number of augmented variants of each pair (`variants`).
 """
 
 import contextlib
@@ -75,7 +75,8 @@ class FeatureCache:
         self, key: str, pair: Tensor, compute: Callable[..., BackboneFeatures], *, with_depth: bool
     ) -> dict[str, Tensor]:
         """Stored features of one pair, [2, C, h, w] for each level; made and stored if they are not there."""
-        file = self.folder / key[:2] / f"{key}{'-depth' if with_depth else ''}.safetensors"
+        suffix = f"{'-depth' if with_depth else ''}{_precision_suffix(pair.device.type)}"
+        file = self.folder / key[:2] / f"{key}{suffix}.safetensors"
         if file.is_file():
             return {name: tensor.to(pair.device) for name, tensor in read_safetensors(file).items()}
         with torch.no_grad():
@@ -105,6 +106,13 @@ def image_key(left: Any, right: Any) -> str:
     digest.update(left.tobytes())
     digest.update(right.tobytes())
     return digest.hexdigest()
+
+
+def _precision_suffix(device_type: str) -> str:
+    """What a file's name says about the arithmetic: nothing if it is that of the weights, else autocast's type."""
+    if not torch.is_autocast_enabled(device_type):
+        return ""
+    return f"-{torch.get_autocast_dtype(device_type)}".replace("torch.", "")
 
 
 def _fingerprint(backbone: nn.Module) -> str:

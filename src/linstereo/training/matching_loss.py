@@ -83,7 +83,8 @@ def soft_match_loss(correlation: Tensor, disparity: Tensor, weight: Tensor, *, c
     """
     width = correlation.shape[-1]
     column = torch.arange(width, device=correlation.device)
-    log_probability = correlation.masked_fill(column > column[:, None], -torch.inf).log_softmax(dim=-1)
+    precise = torch.promote_types(correlation.dtype, torch.float32)
+    log_probability = correlation.masked_fill(column > column[:, None], -torch.inf).log_softmax(dim=-1, dtype=precise)
     position = column - torch.where(weight > 0, disparity, 0.0)  # [B, h, w], column of the match in the right image
     weight = torch.where(position >= 0, weight, 0.0)
     base = position.clamp(min=0).floor()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from linstereo.model.cost_volume import CostVolume
 from linstereo.model.linstereo import FINEST, Evidence, LinStereo, Refined
+from linstereo.model.precision import without_autocast_cache
 from linstereo.training.batches import Batch
 from linstereo.training.edges import step_weights
 from linstereo.training.feature_cache import FeatureCache
@@ -64,7 +65,7 @@ class Objective(nn.Module):
             return self._matching(self.model.cost_volumes(features.pyramid), batch, counts)
         evidence = self.model.prepare(batch.left, batch.right, matches=batch.matches)
         states = self.model.iterate(evidence)
-        with torch.no_grad():
+        with torch.no_grad(), without_autocast_cache(batch.left.device.type):
             for _ in range(self._untrained_iterations()):
                 next(states)
         predictions = [

@@ -12,6 +12,7 @@ from linstereo.errors import InputError
 from linstereo.evaluation.distributed import Worker
 from linstereo.model.checkpoint import stored_weights
 from linstereo.model.linstereo import LinStereo
+from linstereo.model.precision import PRECISIONS
 from linstereo.training.batches import Batch
 from linstereo.training.distributed import mean_over_processes, whole_counts
 from linstereo.training.ema import WeightAverage
@@ -26,7 +27,6 @@ STATE_NAMES: dict[type[torch.optim.Optimizer], dict[str, str]] = {
     Muon: {"momentum": "first_moment"},
 }
 """What each optimiser keeps of a parameter, and which group of a `TrainingState` holds it."""
-_PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class NotFiniteError(ArithmeticError):
@@ -226,10 +226,11 @@ def is_frozen(name: str, prefixes: tuple[str, ...]) -> bool:
 
 def _pick_precision(stage: Stage, device: torch.device) -> torch.dtype:
     if stage.precision != "auto":
-        return _PRECISIONS[stage.precision]
+        return PRECISIONS[stage.precision]
     if device.type != "cuda":
         return torch.float32
-    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    # Older GPUs only emulate bfloat16, which is slower than float32; they do have float16.
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
 
 
 def _is_finite(value: float) -> bool:

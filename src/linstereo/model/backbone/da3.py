@@ -1,6 +1,5 @@
 """Depth Anything 3 as a frozen backbone: features at 1/4, 1/8 and 1/16, and monocular depth."""
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
@@ -12,6 +11,7 @@ from linstereo.errors import InputError
 from linstereo.model.backbone.dpt import DepthHead
 from linstereo.model.backbone.protocol import BackboneFeatures
 from linstereo.model.backbone.vit import PATCH, VisionTransformer
+from linstereo.model.precision import without_autocast
 
 STRIDE = 16
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -117,7 +117,7 @@ class DepthAnything3(nn.Module):
         self._check(inputs, multiple=PATCH, depth_images=depth_images)
         rows, cols = inputs.shape[-2] // PATCH, inputs.shape[-1] // PATCH
         tokens = self.vit(inputs, last_stage_images=depth_images)
-        with _without_autocast(inputs.device.type):  # the head was trained in full precision
+        with without_autocast(inputs.device.type):  # the head was trained in full precision
             maps = [
                 self.head.reassemble(stage_tokens, stage=stage, rows=rows, cols=cols)
                 for stage, stage_tokens in enumerate(tokens)
@@ -145,12 +145,6 @@ class DepthAnything3(nn.Module):
                 f"depth was asked for {depth_images} images of a batch of {len(images)}; "
                 f"choose a number from 0 to {len(images)}"
             )
-
-
-def _without_autocast(device_type: str) -> AbstractContextManager[object]:
-    if torch.amp.is_autocast_available(device_type):
-        return torch.autocast(device_type=device_type, enabled=False)
-    return nullcontext()
 
 
 def build_da3(variant: Literal["vits", "vitb"]) -> DepthAnything3:

@@ -31,6 +31,7 @@ class Backbone(Protocol):
     def __call__(self, images: Tensor, *, depth_images: int = 0) -> BackboneFeatures:
         """Extract features of all images, and depth of the first `depth_images` of them.
 
-        images: `[B, 3, H, W]` float RGB in [0, 1], H and W multiples of 32.
+        images: `[B, 3, H, W]` float RGB in [0, 1], H and W multiples of 32; in any precision, whatever that of the
+            weights.
         """
         ...
