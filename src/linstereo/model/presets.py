@@ -13,7 +13,7 @@ from torch import nn
 
 from linstereo.errors import InputError
 from linstereo.model.backbone import Backbone, CompactBackbone, build_da3
-from linstereo.model.correlation_start import CUES
+from linstereo.model.correlation_start import CUES, TWO_PASS_CUES
 from linstereo.model.cost_volume import HierarchicalCostVolumes, PooledCostVolume
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.pala import PALABlock
@@ -51,6 +51,8 @@ class LinStereoConfig:
         local_encoding: spatial mixing and local encoding of the values.
         context_gate: adaptive gating by the context branch.
         guide: channels of the image's own detail that the upsampling sees beside the hidden state; 0 for none.
+        coarse_iterations: iterations of a first pass at half the size, whose disparity starts the pass at full size
+            where the correlations are unsure; 0 for a single pass. Only with the start from correlations.
         working_pixels: images with fewer pixels are enlarged before prediction, to about as many, because the finest
             cells are 4 px wide; 0 for never.
         iterations: T used for training and by default for inference.
@@ -74,6 +76,7 @@ class LinStereoConfig:
     local_encoding: bool = True
     context_gate: bool = True
     guide: int = 0
+    coarse_iterations: int = 0
     working_pixels: int = 0
     iterations: int = 8
 
@@ -90,9 +93,11 @@ class LinStereoConfig:
         for name in ("feature_width", "levels", "radius", "hidden", "heads", "blocks", "iterations"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; use at least 1")
-        for name in ("guide", "working_pixels"):
+        for name in ("guide", "coarse_iterations", "working_pixels"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} is {getattr(self, name)}; use 0 or more")
+        if self.coarse_iterations and self.start != "correlation":
+            raise InputError(f"coarse_iterations is {self.coarse_iterations}; use 0 with the start {self.start!r}")
 
     @property
     def hidden_widths(self) -> tuple[int, ...]:
@@ -154,6 +159,7 @@ PRESETS: dict[str, LinStereoConfig] = {
         hidden=48,
         coarse_hidden=64,
         guide=32,
+        coarse_iterations=3,
         working_pixels=540 * 960,
         iterations=4,
     ),
@@ -192,7 +198,7 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
     volumes = config.scales if config.cost_volume == "hierarchical" else 1
     samples = config.levels * (2 * config.radius + 1)
     widths = config.hidden_widths
-    cues = CUES if config.start == "correlation" else 0
+    cues = 0 if config.start != "correlation" else TWO_PASS_CUES if config.coarse_iterations else CUES
     return LinStereo(
         config=config,
         backbone=features,

@@ -36,20 +36,18 @@ IN_AIR = {"flying": 0.19, "room": 0.17, "tabletop": 0.15, "workshop": 0.18} | {
 }  # fmt: skip
 UNDER_WATER = {"reef": 0.62, "harbour": 0.2, "flying": 0.1, "country": 0.04, "tabletop": 0.04}
 _TILTS = {"flying": (0.0, 0.15), "room": (0.2, 0.12), "tabletop": (0.35, 0.15), "posters": (0.0, 0.1)} | {
-    "plain_room": (0.1, 0.15), "workshop": (0.12, 0.12), "road": (0.02, 0.04), "country": (0.12, 0.1), "reef": (0.25, 0.18), "harbour": (0.1, 0.15)
+    "plain_room": (0.1, 0.15), "workshop": (0.12, 0.12),
+    "road": (0.02, 0.04), "country": (0.12, 0.1), "reef": (0.25, 0.18), "harbour": (0.1, 0.15)
 }  # fmt: skip
 _NEAR = {"flying": (0.5, 8.0), "room": (0.5, 2.5), "tabletop": (0.25, 1.2), "posters": (0.4, 2.5)} | {
-    "plain_room": (0.5, 3.0), "workshop": (0.4, 3.0), "road": (1.5, 8.0), "country": (0.8, 6.0), "reef": (0.5, 3.0), "harbour": (0.5, 3.5)
+    "plain_room": (0.5, 3.0), "workshop": (0.4, 3.0),
+    "road": (1.5, 8.0), "country": (0.8, 6.0), "reef": (0.5, 3.0), "harbour": (0.5, 3.5)
 }  # fmt: skip
 LEAST_DISPARITY = 0.02
 """Least greatest disparity of a scene, as a share of the width."""
 PLAIN = 0.25
 """Usual share of plain rooms among the scenes in air."""
 _INDOORS = ("room", "plain_room", "tabletop", "workshop", "posters")
-
-
-_PLAINNESS = (0.02, 0.08, 0.2, 0.4)
-_PLAINNESS_CHANCES = (0.35, 0.3, 0.22, 0.13)
 
 
 def random_scene(
@@ -92,9 +90,7 @@ def random_scene(
     stock = MaterialStock(
         photos,
         photo_factor=float(rng.choice([0.5, 1.0, 1.5, 2.5])),
-        plainness=float(
-            rng.uniform(0.3, 0.9) if kind == "plain_room" else rng.choice(_PLAINNESS, p=_PLAINNESS_CHANCES)
-        ),
+        plainness=_plainness(rng, kind),
         painted=0.06,
     )
     stage = Stage(rng, shot, stock, kind)
@@ -123,6 +119,12 @@ def _shot(rng: np.random.Generator, kind: str, height: int, width: int, max_disp
         near=near,
         tilt=tilt,
     )
+
+
+def _plainness(rng: np.random.Generator, kind: str) -> float:
+    if kind == "plain_room":
+        return float(rng.uniform(0.3, 0.9))
+    return float(rng.choice([0.02, 0.08, 0.2, 0.4], p=[0.35, 0.3, 0.22, 0.13]))
 
 
 def _backdrop_material(rng: np.random.Generator, photos: PhotoFolder | None, kind: str, underwater: bool) -> Material:
