@@ -30,8 +30,8 @@ def disturbed_truth(disparity: Tensor, valid: Tensor, *, seed: int) -> Tensor:
         [B, 1, H/4, W/4] in px of the 1/4 map, at least 0.
     """
     random = torch.Generator().manual_seed(seed)
-    known = valid.to(disparity)
-    mean = (disparity * known).sum(dim=(2, 3), keepdim=True) / known.sum(dim=(2, 3), keepdim=True).clamp(min=1)
+    total = torch.where(valid, disparity, 0.0).sum(dim=(2, 3), keepdim=True)
+    mean = total / valid.sum(dim=(2, 3), keepdim=True).clamp(min=1)
     start = F.avg_pool2d(torch.where(valid, disparity, mean), FINEST) / FINEST
     size = start.shape[-2:]
     starts = []
