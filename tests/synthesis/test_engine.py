@@ -92,14 +92,14 @@ def test_what_black_margins_hide_counts_as_occluded():
         (framed.left, clean.left, framed.occluded, clean.occluded),
         (framed.right, clean.right, framed.right_occluded, clean.right_occluded),
     ):
-        margin = (image == 0).all(axis=2) & (whole > 5).any(axis=2)
+        margin = (image == 0).all(axis=2) & (whole > 60).any(axis=2)
         assert margin[:, [0, -1]].any() or margin[[0, -1]].any()
         assert hidden[margin].all()
         assert (hidden & ~before).any()
         assert not (before & ~hidden).any()
     match = np.round(columns - clean.disparity).astype(int)
     seen = (match >= 0) & ~framed.occluded
-    bright = clean.right[rows[seen], match[seen]].max(axis=1) > 5
+    bright = clean.right[rows[seen], match[seen]].max(axis=1) > 60
     assert (framed.right[rows[seen], match[seen]][bright] > 0).any(axis=1).mean() > 0.99
 
 
