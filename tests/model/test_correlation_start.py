@@ -6,6 +6,8 @@ import torch
 
 from linstereo.model.correlation_start import (
     CUES,
+    TWO_PASS_CUES,
+    CorrelationStart,
     aggregate,
     by_disparity,
     correlation_start,
@@ -14,6 +16,7 @@ from linstereo.model.correlation_start import (
     matching_cost,
     start_scale,
     to_scale,
+    with_coarse_pass,
 )
 
 
@@ -158,3 +161,27 @@ def test_disparities_grow_with_the_map():
     flat = start._replace(disparity=torch.full_like(start.disparity, 3.0))
     assert torch.allclose(to_scale(flat, (12, 20)).disparity, torch.tensor(6.0))
     assert torch.allclose(to_scale(flat, (3, 5)).disparity, torch.tensor(1.5))
+
+
+def test_the_coarse_pass_fills_in_where_correlations_are_unsure():
+    torch.manual_seed(0)
+    disparity = 10 * torch.rand(1, 1, 12, 40)
+    coarse = 10 * torch.rand(1, 1, 12, 40)
+    sure = torch.zeros(1, 2, 12, 40)
+    sure[..., :20] = 1.0
+    start = with_coarse_pass(CorrelationStart(disparity, sure), coarse)
+    torch.testing.assert_close(start.disparity[..., :17], disparity[..., :17])
+    torch.testing.assert_close(start.disparity[..., 23:], coarse[..., 23:])
+    assert start.cues.shape == (1, TWO_PASS_CUES, 12, 40)
+    torch.testing.assert_close(start.cues[:, :2], sure)
+    assert (start.cues[:, 2, :, :17] == 1).all()
+    assert (start.cues[:, 2, :, 23:] == 0).all()
+    assert ((start.cues[:, 3:] > 0) == (coarse > disparity)).all()
+
+
+def test_a_pass_without_a_coarser_one_trusts_its_correlations():
+    disparity, cues = torch.rand(1, 1, 4, 8), torch.rand(1, 2, 4, 8)
+    start = with_coarse_pass(CorrelationStart(disparity, cues), None)
+    torch.testing.assert_close(start.disparity, disparity)
+    assert (start.cues[:, 2] == 1).all()
+    assert (start.cues[:, 3] == 0).all()

@@ -1,5 +1,6 @@
 """Pairs: the same bytes anywhere, exact ground truth whatever the cameras do, clear errors."""
 
+import dataclasses
 import hashlib
 import multiprocessing
 import subprocess
@@ -58,7 +59,7 @@ def test_photographs_too_are_the_same_whatever_was_rendered_before(tmp_path):
 
 @pytest.mark.parametrize("index", range(8))
 def test_ground_truth_of_a_random_pair(index):
-    settings = EngineSettings(height=80, width=128, underwater=0.5)
+    settings = EngineSettings(height=80, width=128, underwater=0.5, margins=0.0)
     pair = StereoEngine(settings).render(5, index)
     assert pair.left.shape == pair.right.shape == (80, 128, 3)
     assert pair.left.dtype == pair.right.dtype == np.uint8
@@ -82,6 +83,34 @@ def test_ground_truth_of_a_random_pair(index):
     assert within.sum() == 0 or nearer.mean() > 0.7
 
 
+def test_what_black_margins_hide_counts_as_occluded():
+    settings = EngineSettings(height=80, width=128, underwater=0.0, noisy=0.0)
+    clean, framed = (StereoEngine(dataclasses.replace(settings, margins=share)).render(5, 3) for share in (0.0, 1.0))
+    np.testing.assert_array_equal(framed.disparity, clean.disparity)
+    rows, columns = np.indices(clean.disparity.shape)
+    for image, whole, hidden, before in (
+        (framed.left, clean.left, framed.occluded, clean.occluded),
+        (framed.right, clean.right, framed.right_occluded, clean.right_occluded),
+    ):
+        margin = (image == 0).all(axis=2) & (whole > 60).any(axis=2)
+        assert margin[:, [0, -1]].any() or margin[[0, -1]].any()
+        assert hidden[margin].all()
+        assert (hidden & ~before).any()
+        assert not (before & ~hidden).any()
+    match = np.round(columns - clean.disparity).astype(int)
+    seen = (match >= 0) & ~framed.occluded
+    bright = clean.right[rows[seen], match[seen]].max(axis=1) > 60
+    assert (framed.right[rows[seen], match[seen]][bright] > 0).any(axis=1).mean() > 0.99
+
+
+@pytest.mark.parametrize("grey", [0.0, 1.0])
+def test_grey_cameras_have_one_channel(grey):
+    engine = StereoEngine(EngineSettings(height=48, width=64, grey=grey, underwater=0.3, noisy=1.0))
+    pairs = [engine.render(4, i) for i in range(6)]
+    same = [bool((image == image[..., :1]).all()) for pair in pairs for image in (pair.left, pair.right)]
+    assert all(same) if grey else not any(same)
+
+
 def test_share_of_pairs_under_water():
     def waters(share):
         engine = StereoEngine(EngineSettings(height=32, width=48, underwater=share))
@@ -98,7 +127,7 @@ def no_faults(**right):
 
 
 def photographed(monkeypatch, faults):
-    monkeypatch.setattr(engine_module, "random_faults", lambda rng, underwater: faults)
+    monkeypatch.setattr(engine_module, "random_faults", lambda rng, **_: faults)
     item = cluttered(height=120, width=200, focal=180.0)
     return photograph(item, name="pair", camera_rng=np.random.default_rng(2))
 
@@ -138,7 +167,7 @@ def test_exposure_suits_bright_and_dark_scenes(monkeypatch):
     levels = []
     for value in (0.02, 50.0):
         bright = SceneObject(wall(4), Material(WHITE, tint=(value, value, value), shaded=False))
-        monkeypatch.setattr(engine_module, "random_faults", lambda rng, underwater: no_faults())
+        monkeypatch.setattr(engine_module, "random_faults", lambda rng, **_: no_faults())
         pair = photograph(scene(bright), name="pair", camera_rng=np.random.default_rng(0))
         levels.append(pair.left.mean())
     assert levels[0] == pytest.approx(levels[1], abs=1)

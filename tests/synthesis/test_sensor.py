@@ -1,5 +1,6 @@
 """The camera's faults against their models: noise statistics, exposure limits, bounds of the rectification error."""
 
+import dataclasses
 import math
 
 import cv2
@@ -7,14 +8,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from linstereo.errors import InputError
 from linstereo.synthesis.sensor import (
     MAX_HORIZONTAL_ERROR,
     MAX_VERTICAL_ERROR,
     CameraFaults,
+    CameraKinds,
     PairFaults,
     common_gains,
     expose,
     expose_pair,
+    margin_mask,
     noise,
     random_faults,
     rectification_error,
@@ -160,9 +164,66 @@ def test_random_errors_stay_in_their_bounds_and_spare_the_left_image() -> None:
     assert float(np.median(vertical)) < 0.3
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_kinds_of_cameras_have_their_shares(share: float) -> None:
+    rng = np.random.default_rng(3)
+    kinds = CameraKinds(grey=share, noisy=share, margins=share)
+    pairs = [random_faults(rng, underwater=False, kinds=kinds) for _ in range(400)]
+    for of_kind in (
+        [pair.grey is not None for pair in pairs],
+        [pair.left.gain_pattern > 0 for pair in pairs],
+        [any(pair.left.margins) for pair in pairs],
+    ):
+        assert np.mean(of_kind) == pytest.approx(share, abs=0.08)
+    assert np.mean([pair.left.full_well < 10**3.5 for pair in pairs]) >= share
+
+
+@pytest.mark.parametrize("name", ["grey", "noisy", "margins"])
+def test_shares_outside_of_0_to_1_are_refused(name: str) -> None:
+    for share in (-0.1, 1.1, math.nan):
+        with pytest.raises(InputError, match=name):
+            CameraKinds(**{name: share})
+
+
+def test_fixed_patterns_have_their_strength() -> None:
+    scene = np.full((400, 500, 3), 0.3, np.float32)
+    clean = CameraFaults(full_well=1e9)
+    pixels = linear(expose(scene, dataclasses.replace(clean, gain_pattern=0.05), np.random.default_rng(0)))
+    assert pixels.std() == pytest.approx(0.3 * 0.05, rel=0.1)
+    assert np.corrcoef(pixels[..., 0].ravel(), pixels[..., 2].ravel())[0, 1] > 0.95  # the same in every channel
+    columns = dataclasses.replace(clean, full_well=1000.0, column_pattern=20.0)
+    image = linear(expose(scene, columns, np.random.default_rng(0))).mean(axis=2)
+    assert image.mean(axis=0).std() == pytest.approx(20 / 1000, rel=0.15)
+    assert image.mean(axis=1).std() < 0.2 * image.mean(axis=0).std()
+
+
+def test_grey_cameras_weigh_the_channels() -> None:
+    scene = textured(3)
+    faults = PairFaults(left=CameraFaults(), right=CameraFaults(), grey=(0.2, 0.7, 0.1), brightness=0.2)
+    left, right = expose_pair(scene, scene, faults, np.random.default_rng(0))
+    assert np.array_equal(left, right)
+    assert (left == left[..., :1]).all()
+    weighed = scene @ np.array([0.2, 0.7, 0.1])
+    values = linear(left)[..., 0]
+    assert np.corrcoef(values.ravel(), weighed.ravel())[0, 1] > 0.999
+    assert values.mean() == pytest.approx(0.2, rel=0.02)
+
+
+def test_margins_are_black_and_bow_inwards_at_the_corners() -> None:
+    faults = CameraFaults(margins=(0.1, 0.0, 0.05, 0.0, 0.2))
+    image = expose(np.full((100, 200, 3), 0.4, np.float32), faults, np.random.default_rng(0))
+    black = (image == 0).all(axis=2)
+    assert np.array_equal(black, margin_mask(100, 200, faults.margins))
+    assert black[50].sum() == 20
+    assert black[90].sum() > 30
+    assert black[:, 100].sum() == 5
+    assert not black[50:, 150:].any()
+    assert not margin_mask(100, 200, (0.0, 0.0, 0.0, 0.0, 0.2)).any()
+
+
 def test_most_pairs_are_nearly_clean_and_some_are_hard() -> None:
     rng = np.random.default_rng(2)
-    pairs = [random_faults(rng, underwater=True) for _ in range(500)]
+    pairs = [random_faults(rng, underwater=True, kinds=CameraKinds(noisy=0.0)) for _ in range(500)]
     noisy = np.mean([pair.left.full_well < 10**3.4 for pair in pairs])
     assert 0.1 < noisy < 0.3
     compressed = np.mean([pair.left.jpeg_quality > 0 for pair in pairs])

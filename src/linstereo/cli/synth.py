@@ -50,6 +50,14 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="F",
         help="the largest disparity as a share of the width (default: 1/3)",
     )
+    shares = (
+        ("plain", "of plain rooms among the pairs in air", "0.25"),
+        ("grey", "of pairs of cameras without colour", "1/3"),
+        ("noisy", "of pairs of small cameras with much noise", "0.5"),
+        ("margins", "of pairs with the black margins of rectified wide-angle lenses", "0.08"),
+    )
+    for name, what, default in shares:
+        parser.add_argument(f"--{name}", type=float, metavar="F", help=f"share {what}, 0 to 1 (default: {default})")
     parser.add_argument("--photos", metavar="DIR", help="folder of photographs to use as textures too")
     parser.add_argument(
         "--meshes", metavar="DIR", help="folder of .obj, .glb, .stl, .ply or .off files to use as objects too"
@@ -64,6 +72,7 @@ def run(options: argparse.Namespace) -> None:
     from linstereo.synthesis.writer import WriterSettings, write_dataset
 
     height, width = options.size
+    shares = {name: getattr(options, name) for name in ("plain", "grey", "noisy", "margins")}
     settings = WriterSettings(
         engine=EngineSettings(
             height=height,
@@ -72,6 +81,7 @@ def run(options: argparse.Namespace) -> None:
             max_disparity=options.max_disparity,
             photos=options.photos,
             meshes=options.meshes,
+            **{name: share for name, share in shares.items() if share is not None},
         ),
         seed=options.seed,
         layout=options.layout,

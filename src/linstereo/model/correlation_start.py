@@ -24,7 +24,15 @@ LARGE_STEP = 7.0
 WORST = 10.0
 """Cost of an impossible match, and the limit of every cost."""
 CUES = 2
-"""Channels of `CorrelationStart.cues`."""
+"""Channels of `CorrelationStart.cues` of a single pass."""
+TWO_PASS_CUES = 4
+"""Channels of `CorrelationStart.cues` in a network with a coarse pass."""
+UNSURE, SURE = 0.05, 0.15
+"""Confidence below which the coarse pass is taken for the start, and above which the correlations are."""
+SURE_WINDOW = 5
+"""Side in cells of the window that the confidence is averaged over."""
+FAR_APART = 4.0
+"""Cells by which two starts differ that are told to be far apart."""
 MOST_CELLS = 1 << 24
 """Pixels times disparities of the largest volume that is aggregated; larger images start from a coarser one."""
 
@@ -35,7 +43,9 @@ class CorrelationStart(NamedTuple):
     disparity: Tensor
     """[B, 1, h, w] in px of the volume's scale, >= 0."""
     cues: Tensor
-    """[B, 2, h, w] in [0, 1]: whether left and right agree; the probability of the chosen match before aggregation."""
+    """[B, 2 or 4, h, w]: whether left and right agree, the probability of the chosen match before aggregation, both in
+    [0, 1]; with two passes also the share of the correlations in the start, in [0, 1], and how far the coarse pass is
+    above them, in (-1, 1)."""
 
 
 def start_from_volumes(volumes: Sequence[CostVolume]) -> CorrelationStart:
@@ -160,6 +170,28 @@ def _window(values: Tensor, centre: Tensor, *, radius: int) -> Tensor:
     steps = torch.arange(-radius, radius + 1, device=values.device)
     index = (centre.unsqueeze(-1) + steps).clamp(0, values.shape[-1] - 1)
     return values.gather(-1, index)
+
+
+def with_coarse_pass(start: CorrelationStart, coarse: Tensor | None) -> CorrelationStart:
+    """Take the result of a coarser pass where the correlations are unsure of themselves.
+
+    Args:
+        start: from the correlations, with the cues of a single pass.
+        coarse: [B, 1, h, w] disparity of the coarser pass in px of the same scale; None in that pass itself.
+    """
+    if coarse is None:
+        nothing = torch.zeros_like(start.disparity)
+        return CorrelationStart(start.disparity, torch.cat([start.cues, nothing + 1, nothing], dim=1))
+    confidence = F.avg_pool2d(
+        start.cues[:, :1] * start.cues[:, 1:2],
+        SURE_WINDOW,
+        stride=1,
+        padding=SURE_WINDOW // 2,
+        count_include_pad=False,
+    )
+    share = ((confidence - UNSURE) / (SURE - UNSURE)).clamp(0, 1)
+    above = torch.tanh((coarse - start.disparity) / FAR_APART)
+    return CorrelationStart(torch.lerp(coarse, start.disparity, share), torch.cat([start.cues, share, above], dim=1))
 
 
 def to_scale(start: CorrelationStart, size: tuple[int, int]) -> CorrelationStart:

@@ -6,6 +6,7 @@ left, right ─► backbone ─► features 1/4, 1/8, 1/16 ─► cost volumes (
                          disparity ◄─ upsample ◄─ T x (lookup, motion encoders, updaters, residual)
 """
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.backbone import Backbone
-from linstereo.model.correlation_start import start_from_volumes, to_scale
+from linstereo.model.correlation_start import start_from_volumes, to_scale, with_coarse_pass
 from linstereo.model.cost_volume import (
     CostVolume,
     HierarchicalCostVolumes,
@@ -25,7 +26,7 @@ from linstereo.model.cost_volume import (
 )
 from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, initial_disparity, match_sparse
 from linstereo.model.pala import position_tables
-from linstereo.model.precision import at_least_float32
+from linstereo.model.precision import at_least_float32, without_autocast_cache
 from linstereo.model.updater import MotionEncoder, MultiScaleUpdater, ResidualHead
 from linstereo.model.upsample import ConvexUpsampler
 
@@ -189,12 +190,49 @@ class LinStereo(nn.Module):
         *,
         matches: Sequence[SparseMatches] | None = None,
         volume: VolumeKind = "stored",
+        coarse: Tensor | None = None,
     ) -> Evidence:
-        """Everything before refinement (figure 1a): features, volumes, initial hidden states, initial disparity."""
+        """Everything before refinement (figure 1a): features, volumes, initial hidden states, initial disparity.
+
+        `coarse` stands in for the result of the coarse pass of a network that has one, see `coarse_disparity`.
+        """
         if left.shape != right.shape or left.dim() != 4 or left.shape[1] != 3:
             raise ValueError(f"left is {tuple(left.shape)} and right {tuple(right.shape)}; both must be [B, 3, H, W]")
-        batch, _, height, width = left.shape
         pair = _pad(torch.cat([left, right]))  # [2 B, 3, H', W']
+        if coarse is None and self.config.coarse_iterations:
+            coarse = self.coarse_disparity(pair, volume=volume)
+        return self._evidence(pair, _size(left), matches=matches, volume=volume, coarse=coarse)
+
+    @torch.no_grad()
+    def coarse_disparity(self, pair: Tensor, *, volume: VolumeKind = "stored") -> Tensor:
+        """The first of two passes: the disparity of the images at half the size.
+
+        A surface without texture is half as wide there, and more of it is within reach of what its borders tell. No
+        gradient passes through it.
+
+        Args:
+            pair: [2 B, 3, H, W], left images first; sides in multiples of 32.
+            volume: see `forward`.
+
+        Returns:
+            [B, 1, H/4, W/4] in px of the 1/4 map.
+        """
+        half = F.avg_pool2d(pair, 2)
+        with without_autocast_cache(pair.device.type):
+            evidence = self._evidence(_pad(half), _size(half), matches=None, volume=volume, coarse=None)
+            state = next(itertools.islice(self.iterate(evidence), self.config.coarse_iterations - 1, None))
+            return F.avg_pool2d(self.upsample(state, evidence), 2) / 2
+
+    def _evidence(
+        self,
+        pair: Tensor,
+        size: tuple[int, int],
+        *,
+        matches: Sequence[SparseMatches] | None,
+        volume: VolumeKind,
+        coarse: Tensor | None,
+    ) -> Evidence:
+        batch = len(pair) // 2
         features = self.backbone(pair, depth_images=batch if self.use_depth_prior else 0)
 
         volumes = self.cost_volumes(features.pyramid, kind=volume)
@@ -204,7 +242,8 @@ class LinStereo(nn.Module):
         prior: list[DepthPriorReport] = []
         if features.depth is not None:
             if matches is None:
-                matches = [match_sparse(_to_uint8(a), _to_uint8(b)) for a, b in zip(left, right, strict=True)]
+                images = pair[..., : size[0], : size[1]]
+                matches = [match_sparse(_to_uint8(a), _to_uint8(b)) for a, b in zip(*images.chunk(2), strict=True)]
             depth, prior = initial_disparity(
                 features.depth,
                 matches,
@@ -214,8 +253,10 @@ class LinStereo(nn.Module):
             )
             disparity = depth.to(disparity) / FINEST
         elif self.config.start == "correlation":
-            start = start_from_volumes(volumes)
-            disparity = to_scale(start, _size(disparity)).disparity.to(disparity)
+            start = to_scale(start_from_volumes(volumes), _size(disparity))
+            if self.config.coarse_iterations:
+                start = with_coarse_pass(start, coarse)
+            disparity = start.disparity.to(disparity)
             context = [torch.cat([c, to_scale(start, _size(c)).cues.to(c)], dim=1) for c in context]
 
         hidden = [
@@ -229,7 +270,7 @@ class LinStereo(nn.Module):
             device=disparity.device,
             dtype=precise,
         )
-        return Evidence(volumes, tables, hidden, disparity, prior, self.guide(pair[:batch]), (height, width))
+        return Evidence(volumes, tables, hidden, disparity, prior, self.guide(pair[:batch]), size)
 
     def iterate(self, evidence: Evidence) -> Iterator[Refined]:
         """Refine without end, one state per iteration; the caller stops when it has enough."""

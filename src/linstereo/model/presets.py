@@ -16,7 +16,7 @@ from torch import nn
 from linstereo.errors import InputError
 from linstereo.files import MAX_PIXELS
 from linstereo.model.backbone import Backbone, CompactBackbone, build_da3
-from linstereo.model.correlation_start import CUES
+from linstereo.model.correlation_start import CUES, TWO_PASS_CUES
 from linstereo.model.cost_volume import HierarchicalCostVolumes, PooledCostVolume
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.pala import PALABlock
@@ -40,6 +40,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "blocks": (1, 32),
     "mlp_ratio": (0.125, 16),
     "guide": (0, 512),
+    "coarse_iterations": (0, 1000),
     "working_pixels": (0, MAX_PIXELS),
     "iterations": (1, 1000),
     "prior_inlier_share": (0, 1),
@@ -72,6 +73,8 @@ class LinStereoConfig:
         local_encoding: spatial mixing and local encoding of the values.
         context_gate: adaptive gating by the context branch.
         guide: channels of the image's own detail that the upsampling sees beside the hidden state; 0 for none.
+        coarse_iterations: iterations of a first pass at half the size, whose disparity starts the pass at full size
+            where the correlations are unsure; 0 for a single pass. Only with the start from correlations.
         working_pixels: images with fewer pixels are enlarged before prediction, to about as many, because the finest
             cells are 4 px wide; 0 for never.
         iterations: T used for training and by default for inference.
@@ -97,6 +100,7 @@ class LinStereoConfig:
     local_encoding: bool = True
     context_gate: bool = True
     guide: int = 0
+    coarse_iterations: int = 0
     working_pixels: int = 0
     iterations: int = 8
     prior_inlier_share: float = 0.0
@@ -123,6 +127,15 @@ class LinStereoConfig:
                 f"{self.mlp_ratio:g} together ask for some {weights:.0e} weights in the blocks of an update scale; use "
                 f"values that need at most {MAX_BLOCK_WEIGHTS:.0e}"
             )
+        if self.coarse_iterations and self.start != "correlation":
+            raise InputError(f"coarse_iterations is {self.coarse_iterations}; use 0 with the start {self.start!r}")
+
+    @property
+    def cues(self) -> int:
+        """Channels beside the features that tell the hidden states how far to trust the start."""
+        if self.start != "correlation":
+            return 0
+        return TWO_PASS_CUES if self.coarse_iterations else CUES
 
     @property
     def hidden_widths(self) -> tuple[int, ...]:
@@ -157,7 +170,8 @@ def ablations(base: LinStereoConfig) -> dict[str, dict[str, Any]]:
     numbers are the paper's. Not every variant suits every base: the heads must divide its hidden width.
     """
     start = base.start if base.start != "zero" else "correlation" if base.backbone == "compact" else "depth_prior"
-    complete = {"cost_volume": "hierarchical", "start": start, "update": "pala"}
+    passes = {"start": start, "coarse_iterations": base.coarse_iterations if start == base.start else 0}
+    complete = {"cost_volume": "hierarchical", **passes, "update": "pala"}
     variants: dict[str, dict[str, Any]] = {}
     for hscv in (False, True):
         for dpi in (False, True):
@@ -165,7 +179,7 @@ def ablations(base: LinStereoConfig) -> dict[str, dict[str, Any]]:
                 on = [n for n, used in (("hscv", hscv), ("dpi", dpi), ("pala", pala)) if used]
                 variants["components-" + ("-".join(on) or "none")] = {
                     "cost_volume": "hierarchical" if hscv else "single",
-                    "start": start if dpi else "zero",
+                    **(passes if dpi else {"start": "zero", "coarse_iterations": 0}),
                     "update": "pala" if pala else "convgru",
                 }
     variants["components-pooled-dpi-pala"] = complete | {"cost_volume": "pooled"}
@@ -200,6 +214,7 @@ PRESETS: dict[str, LinStereoConfig] = {
         hidden=48,
         coarse_hidden=64,
         guide=32,
+        coarse_iterations=3,
         working_pixels=540 * 960,
         iterations=4,
     ),
@@ -246,13 +261,12 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
     volumes = config.scales if config.cost_volume == "hierarchical" else 1
     samples = config.levels * (2 * config.radius + 1)
     widths = config.hidden_widths
-    cues = CUES if config.start == "correlation" else 0
     return LinStereo(
         config=config,
         backbone=features,
         cost_volumes=cost_volumes,
         hidden_projection=nn.ModuleList(
-            nn.Conv2d(c + cues, width, 3, padding=1) for c, width in zip(channels, widths, strict=True)
+            nn.Conv2d(c + config.cues, width, 3, padding=1) for c, width in zip(channels, widths, strict=True)
         ),
         motion_encoders=[MotionEncoder(samples, width) for width in widths[:volumes]],
         updater=MultiScaleUpdater(

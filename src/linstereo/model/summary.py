@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from linstereo.model.correlation_start import CUES
 from linstereo.model.pala import position_tables
 from linstereo.model.presets import LinStereoConfig, build, checked_iterations
 
@@ -89,7 +88,6 @@ def summarise(
         )
         return result
 
-    cues = CUES if config.start == "correlation" else 0
     depth_images = 1 if model.use_depth_prior else 0
     features = run("backbone", model.backbone, lambda: model.backbone(pair, depth_images=depth_images))
     volumes = run("cost volumes", model.cost_volumes, lambda: model.cost_volumes(features.pyramid))
@@ -97,7 +95,7 @@ def summarise(
         "hidden state projections",
         model.hidden_projection,
         lambda: [
-            project(torch.cat([f[:1], f.new_empty(1, cues, *f.shape[-2:])], dim=1))
+            project(torch.cat([f[:1], f.new_empty(1, config.cues, *f.shape[-2:])], dim=1))
             for project, f in zip(model.hidden_projection, features.pyramid, strict=False)
         ],
     )
@@ -114,4 +112,8 @@ def summarise(
     updated = run("updaters", model.updater, lambda: model.updater(hidden, motion, tables), rounds)
     run("residual head", model.residual_head, lambda: model.residual_head(updated[0]), rounds)
     run("upsampler", model.upsampler, lambda: model.upsampler(disparity, updated[0], model.guide(pair[:1])))
+    if config.coarse_iterations:
+        single = dataclasses.replace(config, coarse_iterations=0)
+        coarse = summarise(single, height=height // 2, width=width // 2, iterations=config.coarse_iterations)
+        parts.append(Part("coarse pass at half size", 0, 0, coarse.gflops, 1))
     return Summary(height, width, rounds, tuple(parts))

@@ -23,8 +23,8 @@ from linstereo.synthesis.photos import PhotoFolder
 from linstereo.synthesis.raycast import RayCaster
 from linstereo.synthesis.render import View, render_view, textures_of
 from linstereo.synthesis.scene import Scene
-from linstereo.synthesis.scenes import random_scene
-from linstereo.synthesis.sensor import expose_pair, random_faults
+from linstereo.synthesis.scenes import PLAIN, random_scene
+from linstereo.synthesis.sensor import EVERY_KIND, CameraKinds, expose_pair, margin_mask, random_faults
 from linstereo.synthesis.water import Water, random_water, through_water
 
 MAX_SEED = 2**63 - 1
@@ -43,6 +43,10 @@ class EngineSettings:
         photos: a folder of photographs that serve as textures besides procedural ones.
         meshes: a folder of meshes that stand in the scenes besides procedural ones.
         max_disparity: the largest disparity, as a share of the width.
+        plain: share of plain rooms among the pairs in air, 0 to 1.
+        grey: share of the pairs taken by cameras without colour.
+        noisy: share of the pairs taken by small cameras with much noise.
+        margins: share of the pairs with the black margins of rectified wide-angle lenses.
     """
 
     height: int = 320
@@ -51,14 +55,19 @@ class EngineSettings:
     photos: str | None = None
     meshes: str | None = None
     max_disparity: float = 1 / 3
+    plain: float = PLAIN
+    grey: float = CameraKinds.grey
+    noisy: float = CameraKinds.noisy
+    margins: float = CameraKinds.margins
 
     def __post_init__(self) -> None:
         if not (min(self.height, self.width) >= 16 and max(self.height, self.width) <= MAX_SIDE):
             raise InputError(
                 f"pairs of {self.height} x {self.width} px cannot be rendered; use 16 to {MAX_SIDE} px a side"
             )
-        if not 0 <= self.underwater <= 1:
-            raise InputError(f"underwater is {self.underwater:g}; it is a share of the pairs, between 0 and 1")
+        for name in ("underwater", "plain", "grey", "noisy", "margins"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is {getattr(self, name):g}; it is a share of the pairs, between 0 and 1")
         if not _SMALLEST_DISPARITY <= self.max_disparity <= 1:
             raise InputError(
                 f"max_disparity is {self.max_disparity:g}; it is a share of the width, from {_SMALLEST_DISPARITY} to 1"
@@ -139,8 +148,10 @@ class StereoEngine:
             photos=self._photos,
             meshes=self._meshes,
             underwater=underwater,
+            plain=self.settings.plain,
         )
-        return _Shot(scene, water_rng=for_water if underwater else None, camera_rng=for_camera)
+        kinds = CameraKinds(grey=self.settings.grey, noisy=self.settings.noisy, margins=self.settings.margins)
+        return _Shot(scene, water_rng=for_water if underwater else None, camera_rng=for_camera, kinds=kinds)
 
 
 def photograph(
@@ -149,6 +160,7 @@ def photograph(
     name: str,
     water_rng: np.random.Generator | None = None,
     camera_rng: np.random.Generator,
+    kinds: CameraKinds = EVERY_KIND,
 ) -> RenderedPair:
     """Take a pair of a scene with the faults of real cameras.
 
@@ -157,17 +169,25 @@ def photograph(
         name: of the pair.
         water_rng: chooses the water; None for air.
         camera_rng: chooses the cameras' faults and their noise.
+        kinds: how likely each kind of camera is.
 
     Raises:
         InputError: the scene is not closed, or a disparity is not above 0.
     """
-    return _Shot(scene, water_rng=water_rng, camera_rng=camera_rng).pair(name)
+    return _Shot(scene, water_rng=water_rng, camera_rng=camera_rng, kinds=kinds).pair(name)
 
 
 class _Shot:
     """Both views of a scene and the images that the cameras make of them."""
 
-    def __init__(self, scene: Scene, *, water_rng: np.random.Generator | None, camera_rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        *,
+        water_rng: np.random.Generator | None,
+        camera_rng: np.random.Generator,
+        kinds: CameraKinds,
+    ) -> None:
         self.rig = scene.rig
         self.caster = RayCaster(scene.objects)
         # What is seen through glass would need the water on both parts of the way; under water there is no glass.
@@ -188,8 +208,22 @@ class _Shot:
         else:
             self.water, depth = random_water(water_rng, scene_distance=float(np.median(self.left.distance)))
             radiances = [_under_water(scene, view, self.water, depth) for view in views]
-        faults = random_faults(camera_rng, underwater=self.water is not None)
+        faults = random_faults(camera_rng, underwater=self.water is not None, kinds=kinds)
         self.left_image, self.right_image = expose_pair(radiances[0], radiances[1], faults, camera_rng)
+        shape = self.rig.height, self.rig.width
+        self.left_margin, self.right_margin = (
+            margin_mask(*shape, camera.margins) for camera in (faults.left, faults.right)
+        )
+
+    def occluded(self) -> NDArray[np.bool_]:
+        """[H, W] True where the right image does not show what the left pixel sees, or the left pixel sees nothing."""
+        hidden = occlusion(self.left, self.right, "left", self.rig, self.caster)
+        return hidden | _in_margins(self.left_margin, self.right_margin, -self.disparity)
+
+    def right_occluded(self) -> NDArray[np.bool_]:
+        """The same for the pixels of the right image."""
+        hidden = occlusion(self.right, self.left, "right", self.rig, self.caster)
+        return hidden | _in_margins(self.right_margin, self.left_margin, self.right_disparity)
 
     def pair(self, name: str) -> RenderedPair:
         """The pair with all ground truth."""
@@ -200,8 +234,8 @@ class _Shot:
             disparity=self.disparity.astype(np.float32),
             right_disparity=self.right_disparity.astype(np.float32),
             depth=self.left.depth.astype(np.float32),
-            occluded=occlusion(self.left, self.right, "left", self.rig, self.caster),
-            right_occluded=occlusion(self.right, self.left, "right", self.rig, self.caster),
+            occluded=self.occluded(),
+            right_occluded=self.right_occluded(),
             calibration=self.rig.calibration,
             water=None if self.water is None else self.water.name,
         )
@@ -213,10 +247,19 @@ class _Shot:
             self.left_image,
             self.right_image,
             self.disparity.astype(np.float32),
-            occlusion(self.left, self.right, "left", self.rig, self.caster),
+            self.occluded(),
             self.left.depth.astype(np.float32),
             self.rig.calibration,
         )
+
+
+def _in_margins(own: NDArray[np.bool_], other: NDArray[np.bool_], shift: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """[H, W] True in the own black margins, and where the match, `shift` px to the right, lies in the other's."""
+    if not (own.any() or other.any()):
+        return own
+    height, width = own.shape
+    columns = np.clip(np.rint(np.arange(width) + shift), 0, width - 1).astype(np.intp)
+    return own | other[np.arange(height)[:, None], columns]
 
 
 @contextlib.contextmanager

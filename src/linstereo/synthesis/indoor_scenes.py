@@ -6,6 +6,7 @@ from linstereo.synthesis.furniture import fence, lattice
 from linstereo.synthesis.growth import cable
 from linstereo.synthesis.mesh_files import MeshFolder
 from linstereo.synthesis.mesh_tools import Floats, moved, pitch, roll, yaw
+from linstereo.synthesis.scene import Material
 from linstereo.synthesis.shapes import box, plane, rod, sheet
 from linstereo.synthesis.stage import Stage
 from linstereo.synthesis.things import open_thing, placed, screen_thing, small_thing
@@ -33,7 +34,7 @@ def fill_room(stage: Stage, meshes: MeshFolder | None) -> None:
             )
             stage.add(wall, stage.stock.material(rng, "wall"), turn=False, distance=far * 0.7, texel=(0.4, 2.0))
     for _ in range(int(rng.integers(0, 6))):
-        _hung(stage, turn, far, floor)
+        panel(stage, turn, far, floor, stage.stock.material(rng, "print"))
     count = int(rng.integers(8, 30))
     for z in near / rng.uniform(near / far, 1.0, count):
         size = z * np.exp(rng.uniform(np.log(0.08), np.log(0.55)))
@@ -169,15 +170,27 @@ def _before_a_wall(
     return far, level, behind
 
 
-def _hung(stage: Stage, turn: float, far: float, floor: float) -> None:
+def panel(
+    stage: Stage,
+    turn: float,
+    far: float,
+    floor: float,
+    material: Material,
+    *,
+    size: tuple[float, float] = (0.1, 0.45),
+) -> None:
+    """Something flat on the wall at the depth `far`, turned by `turn`: a picture, a window, a door.
+
+    `size` is the range of its sides over `far`.
+    """
     rng = stage.rng
-    wide, high = far * rng.uniform(0.1, 0.45, 2)
+    wide, high = far * rng.uniform(*size, 2)
     x = stage.shot.level_ray(rng.uniform(0, 1), 0.5)[0] * far
     picture = box(wide, high, far * rng.uniform(0.005, 0.05))
     rotation = yaw(turn)
     on_wall = rotation @ np.array([x, 0.0, -0.03 * far])
     at = (on_wall[0], floor - far * rng.uniform(0.3, 1.0), far + on_wall[2])
-    stage.add(moved(picture, rotation=rotation, translation=at), stage.stock.material(rng, "print"), turn=False)
+    stage.add(moved(picture, rotation=rotation, translation=at), material, turn=False)
 
 
 def _slant(rng: np.random.Generator, spread: float) -> Floats:

@@ -24,6 +24,7 @@ USES: dict[str, tuple[tuple[str, ...], int, float]] = {
     "facade": (("facade", "facade", "bricks", "plaster"), 4, 0.3),
     "sand": (("speckle", "coral", "clouds", "plaster", "gravel"), 2, 0.35),
     "dark": (("plain", "plaster"), 2, 0.0),
+    "whitewash": (("shaded", "shaded", "shaded", "plain", "plaster"), 4, 0.0),
     "paint": (("plain",), 3, 0.0),
     "coral": (("coral", "coral", "clouds", "gravel", "foliage", "dots", "speckle"), 5, 0.3),
 }
@@ -83,12 +84,12 @@ class MaterialStock:
         tint = rng.uniform(0.85, 1.15) * rng.uniform(0.85, 1.15, 3)
         if use == "dark":
             tint = rng.uniform(0.02, 0.12) * rng.uniform(0.9, 1.1, 3)
-        elif use == "paint" and rng.random() < 0.6:
+        elif (use == "paint" and rng.random() < 0.6) or (use == "whitewash" and rng.random() < 0.75):
             white = (255 / max(float(texture.mean()), 60.0)) ** 2.2  # textures are not linear
             tint = rng.uniform(0.6, 1.0) * rng.uniform(0.95, 1.05, 3) * white
         elif not strong and rng.random() < 0.4:
             tint = rng.uniform(0.5, 1.3) * rng.uniform(0.5, 1.15, 3)
-        shiny = rng.random() < (0.8 if use in ("metal", "dark", "paint") else 0.2)
+        shiny = rng.random() < (0.8 if use in ("metal", "dark", "paint") else 0.35 if use == "whitewash" else 0.2)
         return Material(
             texture=texture,
             tint=(float(tint[0]), float(tint[1]), float(tint[2])),

@@ -11,6 +11,7 @@ from linstereo.synthesis.mesh_files import MeshFolder
 from linstereo.synthesis.mesh_tools import Floats, pitch, roll
 from linstereo.synthesis.outdoor_scenes import fill_country, fill_flying, fill_road
 from linstereo.synthesis.photos import PhotoFolder
+from linstereo.synthesis.plain_scenes import fill_plain_room
 from linstereo.synthesis.scene import Lamp, Lighting, Material, Scene
 from linstereo.synthesis.stage import Shot, Stage
 from linstereo.synthesis.textures import library_texture
@@ -20,6 +21,7 @@ Filler = Callable[[Stage, MeshFolder | None], None]
 FILLERS: dict[str, Filler] = {
     "flying": fill_flying,
     "room": fill_room,
+    "plain_room": fill_plain_room,
     "tabletop": fill_tabletop,
     "workshop": fill_workshop,
     "posters": fill_posters,
@@ -34,13 +36,18 @@ IN_AIR = {"flying": 0.19, "room": 0.17, "tabletop": 0.15, "workshop": 0.18} | {
 }  # fmt: skip
 UNDER_WATER = {"reef": 0.62, "harbour": 0.2, "flying": 0.1, "country": 0.04, "tabletop": 0.04}
 _TILTS = {"flying": (0.0, 0.15), "room": (0.2, 0.12), "tabletop": (0.35, 0.15), "posters": (0.0, 0.1)} | {
-    "workshop": (0.12, 0.12), "road": (0.02, 0.04), "country": (0.12, 0.1), "reef": (0.25, 0.18), "harbour": (0.1, 0.15)
+    "plain_room": (0.1, 0.15), "workshop": (0.12, 0.12),
+    "road": (0.02, 0.04), "country": (0.12, 0.1), "reef": (0.25, 0.18), "harbour": (0.1, 0.15)
 }  # fmt: skip
 _NEAR = {"flying": (0.5, 8.0), "room": (0.5, 2.5), "tabletop": (0.25, 1.2), "posters": (0.4, 2.5)} | {
-    "workshop": (0.4, 3.0), "road": (1.5, 8.0), "country": (0.8, 6.0), "reef": (0.5, 3.0), "harbour": (0.5, 3.5)
+    "plain_room": (0.5, 3.0), "workshop": (0.4, 3.0),
+    "road": (1.5, 8.0), "country": (0.8, 6.0), "reef": (0.5, 3.0), "harbour": (0.5, 3.5)
 }  # fmt: skip
-LEAST_DISPARITY = 0.04
+LEAST_DISPARITY = 0.02
 """Least greatest disparity of a scene, as a share of the width."""
+PLAIN = 0.25
+"""Usual share of plain rooms among the scenes in air."""
+_INDOORS = ("room", "plain_room", "tabletop", "workshop", "posters")
 
 
 def random_scene(
@@ -52,11 +59,12 @@ def random_scene(
     photos: PhotoFolder | None = None,
     meshes: MeshFolder | None = None,
     underwater: bool = False,
+    plain: float = PLAIN,
     kind: str | None = None,
 ) -> Scene:
     """A random scene; a pure function of the generator's state and the arguments.
 
-    The largest disparity of the scene, over all that either camera sees, is drawn log-uniformly between 4 % of the
+    The largest disparity of the scene, over all that either camera sees, is drawn log-uniformly between 2 % of the
     width (or `max_disparity`, if that is less) and `max_disparity`; the backdrop's is below a pixel, or a little less
     than that of the farthest surface.
 
@@ -68,18 +76,21 @@ def random_scene(
         photos: photographs for textures; None uses procedural textures only.
         meshes: meshes to place among the procedural ones.
         underwater: whether the scene is one to be seen through water.
+        plain: chance, 0 to 1, of a plain room, if the scene is in air and `kind` is None.
         kind: one of `FILLERS`; None chooses one that suits air or water.
     """
     if kind is None:
         kinds = UNDER_WATER if underwater else IN_AIR
         kind = str(rng.choice(list(kinds), p=np.array(list(kinds.values())) / sum(kinds.values())))
+        if not underwater and rng.random() < plain:
+            kind = "plain_room"
     if kind not in FILLERS:
         raise InputError(f"there is no scene kind {kind!r}; choose one of {', '.join(FILLERS)}")
     shot = _shot(rng, kind, height, width, max_disparity)
     stock = MaterialStock(
         photos,
         photo_factor=float(rng.choice([0.5, 1.0, 1.5, 2.5])),
-        plainness=float(rng.choice([0.02, 0.08, 0.2, 0.4], p=[0.4, 0.35, 0.18, 0.07])),
+        plainness=_plainness(rng, kind),
         painted=0.06,
     )
     stage = Stage(rng, shot, stock, kind)
@@ -110,6 +121,12 @@ def _shot(rng: np.random.Generator, kind: str, height: int, width: int, max_disp
     )
 
 
+def _plainness(rng: np.random.Generator, kind: str) -> float:
+    if kind == "plain_room":
+        return float(rng.uniform(0.3, 0.9))
+    return float(rng.choice([0.02, 0.08, 0.2, 0.4], p=[0.35, 0.3, 0.22, 0.13]))
+
+
 def _backdrop_material(rng: np.random.Generator, photos: PhotoFolder | None, kind: str, underwater: bool) -> Material:
     if underwater:
         return Material(library_texture("deep_water", int(rng.integers(VARIANTS)), 128), shaded=False)
@@ -126,12 +143,13 @@ def _backdrop_material(rng: np.random.Generator, photos: PhotoFolder | None, kin
 def _lighting(rng: np.random.Generator, shot: Shot, kind: str, underwater: bool) -> Lighting:
     warmth = rng.normal(0, 0.12)
     white = np.array([1 + warmth, 1.0, 1 - warmth])
-    indoors = kind in ("room", "tabletop", "workshop", "posters")
+    indoors = kind in _INDOORS
     sun = white * rng.uniform(0.1, 0.9) if indoors else white * rng.uniform(0.2, 1.3)
     ambient = (white * (1, 1, 1.1)) * rng.uniform(0.25, 0.7)
     lamps: tuple[Lamp, ...] = ()
-    if rng.random() < (0.35 if underwater else 0.3 if indoors else 0.1):
-        dark = rng.random() < 0.35
+    plain_room = kind == "plain_room"
+    if rng.random() < (0.35 if underwater else 0.7 if plain_room else 0.3 if indoors else 0.1):
+        dark = rng.random() < (0.6 if plain_room else 0.35)
         if dark:
             sun, ambient = sun * rng.uniform(0.0, 0.25), ambient * rng.uniform(0.03, 0.3)
         lamps = _lamps(rng, shot, underwater)

@@ -1,14 +1,16 @@
 """From the radiance at the lens to the file of a real camera, with the faults of one.
 
-In this order: rectification error (right camera only), lens blur, vignetting, exposure, shot and read noise, white
-balance, tone curve (sRGB and a gamma), 8 bits, JPEG. Exposure and white balance are found once for both cameras, as a
-stereo camera does, and differ a little between them. The common exposure is what the scene asks for, however dark the
-water is, but not so much that its brightest parts burn out.
+In this order: rectification error (right camera only), lens blur, vignetting, exposure, shot, read and fixed-pattern
+noise, white balance, tone curve (sRGB and a gamma), 8 bits, black margins of a rectified wide-angle lens, JPEG. A grey
+camera has one channel through all of it. Exposure and white balance are found once for both cameras, as a stereo camera
+does, and differ a little between them. The common exposure is what the scene asks for, however dark the water is, but
+not so much that its brightest parts burn out.
 
 Nothing here moves the left image, and nothing moves the right one by more than `MAX_HORIZONTAL_ERROR` to the side, so
 the disparity of the ideal cameras stays true to within that.
 """
 
+import dataclasses
 import functools
 import math
 from dataclasses import dataclass
@@ -17,12 +19,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from linstereo.errors import InputError
+
 MAX_HORIZONTAL_ERROR = 0.2
 """px; the most by which a rectification error moves a point of the right image to the left or right."""
 MAX_VERTICAL_ERROR = 1.0
 """px; the most by which it moves a point up or down."""
 BURNT_OUT = 0.025
-"""The largest share of pixels that the common exposure lets burn out."""
+"""The usual limit of the share of pixels that the common exposure lets burn out."""
 TONE_STEPS = 16384
 
 
@@ -37,11 +41,15 @@ class CameraFaults:
         defocus: radius of the blur disc of a lens out of focus, px.
         full_well: electrons of a white pixel; the fewer, the more shot noise.
         read_noise: standard deviation of the noise of the read-out, electrons.
+        gain_pattern: standard deviation of the pixels' own sensitivities, relative; the same in every channel.
+        column_pattern: standard deviation of the columns' own offsets, electrons.
         vignetting: part of the light that is lost in the corners, 0 to 1.
         gamma: exponent after the sRGB curve.
         jpeg_quality: 1 to 100; 0 does not compress.
         vertical_error: px by which the image is too low: constant, growing to the right edge, and to the lower edge.
         horizontal_error: px by which the image is too far right: constant, growing to the lower edge.
+        margins: widths of the black margins in the middle of the left, right, upper and lower side, as shares of that
+            extent of the image, and by how much more they are in the corners.
     """
 
     exposure: float = 1.0
@@ -50,11 +58,14 @@ class CameraFaults:
     defocus: float = 0.0
     full_well: float = math.inf
     read_noise: float = 0.0
+    gain_pattern: float = 0.0
+    column_pattern: float = 0.0
     vignetting: float = 0.0
     gamma: float = 1.0
     jpeg_quality: int = 0
     vertical_error: tuple[float, float, float] = (0.0, 0.0, 0.0)
     horizontal_error: tuple[float, float] = (0.0, 0.0)
+    margins: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -66,49 +77,90 @@ class PairFaults:
         right: of the right camera.
         brightness: mean linear value that the common exposure aims at, of white = 1.
         white_balance: how far colours are balanced to grey: 0 not at all, 1 entirely.
+        burnt_out: the largest share of pixels that the common exposure lets burn out.
+        grey: what part red, green and blue have in the one channel of a grey camera; None for a colour camera.
     """
 
     left: CameraFaults
     right: CameraFaults
     brightness: float = 0.2
     white_balance: float = 0.0
+    burnt_out: float = BURNT_OUT
+    grey: tuple[float, float, float] | None = None
 
 
-def random_faults(rng: np.random.Generator, *, underwater: bool) -> PairFaults:
-    """Faults as real stereo cameras have them: most pairs are nearly clean, some are hard."""
+@dataclass(frozen=True)
+class CameraKinds:
+    """Shares of the pairs, each 0 to 1, that are taken by cameras of a kind.
+
+    Args:
+        grey: cameras without colour.
+        noisy: small cameras with much noise, some of them in the dark.
+        margins: wide-angle lenses whose rectified images have black margins.
+    """
+
+    grey: float = 1 / 3
+    noisy: float = 0.5
+    margins: float = 0.08
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            share = getattr(self, field.name)
+            if not 0 <= share <= 1:
+                raise InputError(f"{field.name} is {share:g}; it is a share of the pairs, between 0 and 1")
+
+
+EVERY_KIND = CameraKinds()
+
+
+def random_faults(rng: np.random.Generator, *, underwater: bool, kinds: CameraKinds = EVERY_KIND) -> PairFaults:
+    """Faults as real stereo cameras have them: good cameras, small noisy ones, and some that are hard."""
     hard = rng.random() < 0.2
+    noisy = rng.random() < kinds.noisy
     spread = 0.06 if hard else 0.015
-    full_well = 10.0 ** (rng.uniform(2.5, 3.4) if hard else rng.uniform(3.4, 4.6))
+    full_well = 10.0 ** (rng.uniform(2.5, 3.5) if hard or noisy else rng.uniform(3.5, 4.6))
+    read_noise = rng.uniform(3.0, 14.0) if noisy else rng.uniform(2.0, 8.0)
+    gain_pattern = rng.uniform(0.0, 0.02) if noisy else 0.0
+    column_pattern = rng.uniform(0.0, 2.5) if noisy else 0.0
     blur = rng.uniform(0.3, 1.2) if hard and rng.random() < 0.5 else rng.uniform(0.0, 0.6)
     defocus = rng.uniform(0.8, 2.0) if hard and rng.random() < 0.25 else 0.0
     gamma = rng.uniform(0.85, 1.2)
-    vignetting = rng.uniform(0.0, 0.5) if rng.random() < 0.5 else 0.0
+    vignetting = rng.uniform(0.0, 0.75 if noisy else 0.5) if rng.random() < 0.5 else 0.0
     quality = int(rng.integers(40, 96)) if rng.random() < (0.5 if hard else 0.25) else 0
     misaligned = rng.random() < (0.6 if hard else 0.25)
     reach = rng.uniform(0.2, MAX_VERTICAL_ERROR) if misaligned else rng.uniform(0.0, 0.15)
+    grey = rng.dirichlet((6.0, 8.0, 3.0)) if rng.random() < kinds.grey else None
+    margins = rng.uniform(0.0, 0.05, 4) * (rng.random(4) < 0.7) if rng.random() < kinds.margins else np.zeros(4)
+    bow = rng.uniform(0.0, 0.1) if margins.any() else 0.0
 
     def camera(*, moved: bool) -> CameraFaults:
         red, green, blue = np.exp(rng.normal(0.0, spread, 3))
         vertical, horizontal = _random_error(rng, reach) if moved else ((0.0, 0.0, 0.0), (0.0, 0.0))
+        own_margins = margins * rng.uniform(0.6, 1.4, 4)
         return CameraFaults(
             exposure=float(np.exp(rng.normal(0.0, 1.5 * spread))),
             white_balance=(float(red), float(green), float(blue)),
             blur=float(blur * rng.uniform(0.85, 1.15)),
             defocus=float(defocus * rng.uniform(0.7, 1.3)),
             full_well=float(full_well),
-            read_noise=float(rng.uniform(2.0, 8.0)),
+            read_noise=float(read_noise),
+            gain_pattern=float(gain_pattern),
+            column_pattern=float(column_pattern),
             vignetting=float(min(vignetting * rng.uniform(0.9, 1.1), 1.0)),
             gamma=float(gamma * np.exp(rng.normal(0.0, spread / 2))),
             jpeg_quality=quality,
             vertical_error=vertical,
             horizontal_error=horizontal,
+            margins=(*(float(share) for share in own_margins), float(bow)),  # type: ignore[arg-type]
         )
 
     return PairFaults(
         left=camera(moved=False),
         right=camera(moved=True),
-        brightness=float(rng.uniform(0.14, 0.38)),
+        brightness=float(rng.uniform(0.03, 0.14) if noisy and rng.random() < 0.2 else rng.uniform(0.14, 0.38)),
         white_balance=float(rng.uniform(0.0, 0.5 if underwater else 0.6)),
+        burnt_out=float(rng.uniform(BURNT_OUT, 0.15)) if rng.random() < 0.15 else BURNT_OUT,
+        grey=None if grey is None else (float(grey[0]), float(grey[1]), float(grey[2])),
     )
 
 
@@ -116,25 +168,35 @@ def expose_pair(
     left: NDArray[np.float32], right: NDArray[np.float32], faults: PairFaults, rng: np.random.Generator
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Both images of a pair: linear radiance [H, W, 3] of any scale to uint8 [H, W, 3] RGB."""
-    gains = common_gains(left, right, brightness=faults.brightness, white_balance=faults.white_balance)
+    if faults.grey is not None:
+        left, right = (view @ np.array(faults.grey, np.float32)[:, None] for view in (left, right))  # [H, W, 1]
+    gains = common_gains(
+        left, right, brightness=faults.brightness, white_balance=faults.white_balance, burnt_out=faults.burnt_out
+    )
     return expose(left, faults.left, rng, gains=gains), expose(right, faults.right, rng, gains=gains)
 
 
 def common_gains(
-    left: NDArray[np.float32], right: NDArray[np.float32], *, brightness: float, white_balance: float
+    left: NDArray[np.float32],
+    right: NDArray[np.float32],
+    *,
+    brightness: float,
+    white_balance: float,
+    burnt_out: float = BURNT_OUT,
 ) -> tuple[float, float, float, float]:
     """The exposure of both cameras, and their gains of red, green and blue after it (green's is 1 unless it is scarce).
 
-    The exposure brings the mean over both images to `brightness`, but lowers that until at most `BURNT_OUT` of all
+    The exposure brings the mean over both images to `brightness`, but lowers that until at most `burnt_out` of all
     pixels burn out. The gains bring the channels' means together by the exponent `white_balance`, at most fivefold.
     """
-    values = np.concatenate([view[2::5, 2::5].reshape(-1, 3) for view in (left, right)]).astype(np.float64)  # [N, 3]
+    sparse = [view[2::5, 2::5].reshape(-1, view.shape[2]) for view in (left, right)]
+    values = np.concatenate(sparse).astype(np.float64)  # [N, 3], or [N, 1] of a grey camera
     means = values.mean(axis=0) + 1e-12
     gains = np.clip((means.max() / means) ** white_balance, 1.0, 5.0)
     balanced = values * gains
     exposure = brightness / (balanced.mean() + 1e-12)
-    highlight = float(np.quantile(balanced.max(axis=1), 1 - BURNT_OUT)) + 1e-12
-    red, green, blue = (float(gain) for gain in gains)
+    highlight = float(np.quantile(balanced.max(axis=1), 1 - burnt_out)) + 1e-12
+    red, green, blue = (float(gain) for gain in np.broadcast_to(gains, 3))
     return min(float(exposure), 1.0 / highlight), red, green, blue
 
 
@@ -148,7 +210,7 @@ def expose(
     """The image of one camera.
 
     Args:
-        radiance: [H, W, 3] linear, at least 0.
+        radiance: [H, W, 3] linear, at least 0; [H, W, 1] for a grey camera.
         faults: of this camera.
         rng: source of the noise.
         gains: exposure and gains of red, green and blue, as from `common_gains`; the result 1 is white.
@@ -156,23 +218,31 @@ def expose(
     Returns:
         uint8 [H, W, 3] RGB.
     """
-    height, width = radiance.shape[:2]
+    height, width, depth = radiance.shape
     image = _misalign(radiance, faults)
     if faults.blur > 0.2:
         image = np.asarray(cv2.GaussianBlur(image, (0, 0), faults.blur), np.float32)
     if faults.defocus > 0.5:
         image = np.asarray(cv2.filter2D(image, -1, _disc(round(faults.defocus, 1))), np.float32)
     light = _falloff(height, width, round(faults.vignetting, 3)) * np.float32(gains[0] * faults.exposure)  # [H, W]
+    if faults.gain_pattern:
+        light = light * (1 + np.float32(faults.gain_pattern) * rng.standard_normal((height, width), np.float32))
+    offset = np.float32(0)
+    if faults.column_pattern and math.isfinite(faults.full_well):
+        offset = np.float32(faults.column_pattern / faults.full_well) * rng.standard_normal(width, np.float32)  # [W]
     curve = tone_curve(faults.gamma)
     channels = []
-    for channel in range(3):
-        values = image[..., channel] * light
+    for channel in range(depth):
+        values = image.reshape(height, width, depth)[..., channel] * light
         if math.isfinite(faults.full_well):
             values += noise(values, faults, rng)
+        values += offset
         values *= np.float32(gains[1 + channel] * faults.white_balance[channel] * (TONE_STEPS - 1))
         np.clip(values, 0, TONE_STEPS - 1, out=values)
         channels.append(curve[values.astype(np.uint16)])
-    rgb = np.asarray(cv2.merge(channels), np.uint8)  # [H, W, 3]
+    rgb = np.asarray(cv2.merge(channels * (3 // depth)), np.uint8)  # [H, W, 3]
+    if any(faults.margins):
+        rgb[margin_mask(height, width, faults.margins)] = 0
     return _compress(rgb, faults.jpeg_quality) if faults.jpeg_quality else rgb
 
 
@@ -183,6 +253,19 @@ def noise(image: NDArray[np.float32], faults: CameraFaults, rng: np.random.Gener
     np.sqrt(np.maximum(deviation, 0, out=deviation), out=deviation)
     deviation *= rng.standard_normal(image.shape, np.float32)
     return deviation
+
+
+def margin_mask(height: int, width: int, margins: tuple[float, float, float, float, float]) -> NDArray[np.bool_]:
+    """bool [H, W]: True in the black margins of a rectified image, see `CameraFaults.margins`."""
+    left, right, top, bottom, bow = margins
+    x, y = (np.arange(width) + 0.5) / width, ((np.arange(height) + 0.5) / height)[:, None]
+    across, along = bow * (2 * x - 1) ** 2, bow * (2 * y - 1) ** 2  # how much wider towards the corners
+    sides = ((x, left, along), (1 - x, right, along), (y, top, across), (1 - y, bottom, across))
+    black = np.zeros((height, width), np.bool_)
+    for distance, margin, more in sides:
+        if margin:
+            black |= distance < margin + more
+    return black
 
 
 def rectification_error(

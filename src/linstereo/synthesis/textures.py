@@ -54,6 +54,14 @@ def plain(rng: np.random.Generator, size: int) -> Texture:
     return _bytes(random_colour(rng, saturation=0.3)[None, None] * 0.7 + 60 + shade[..., None])
 
 
+def shaded(rng: np.random.Generator, size: int) -> Texture:
+    """One colour under uneven light: soft shadows and falling-off light, next to no grain."""
+    slow = fractal_noise(rng, size, cells=int(rng.integers(1, 4)), octaves=2) - 0.5
+    grain = rng.standard_normal((size, size), np.float32)
+    light = 1 + rng.uniform(0.0, 0.5) * slow + rng.uniform(0.0, 0.004) * grain
+    return _bytes((random_colour(rng, saturation=0.25) * 0.5 + 100)[None, None] * light[..., None])
+
+
 def plaster(rng: np.random.Generator, size: int) -> Texture:
     """A wall with weak grain and stains."""
     grain = fractal_noise(rng, size, cells=int(2 ** rng.integers(4, 7)), octaves=3, roughness=0.8) - 0.5
@@ -337,14 +345,14 @@ def coral(rng: np.random.Generator, size: int) -> Texture:
 TEXTURES: dict[str, Painter] = {
     painter.__name__: painter
     for painter in (
-        *(plain, plaster, clouds, marble, wood, stripes, barcode, checks, dots, bricks, gravel, speckle, weave),
+        *(plain, shaded, plaster, clouds, marble, wood, stripes, barcode, checks, dots, bricks, gravel, speckle, weave),
         *(writing, collage, foliage, facade, asphalt, sky, deep_water, coral),
     )
 }
 """Every kind of procedural texture by its name."""
 KINDS = tuple(name for name in TEXTURES if name not in ("sky", "deep_water", "facade"))
 """Those that suit any surface."""
-TILING = ("plain", "plaster", "clouds", "marble", "stripes", "checks", "dots", "bricks", "weave", "asphalt")
+TILING = ("plain", "shaded", "plaster", "clouds", "marble", "stripes", "checks", "dots", "bricks", "weave", "asphalt")
 """Those that tile without a seam, but for single pixels of grain."""
 
 

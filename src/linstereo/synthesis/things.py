@@ -188,6 +188,11 @@ def open_thing(rng: np.random.Generator, size: float) -> Thing:
     return _pick(rng, OPEN)(rng, size)
 
 
+def furniture_thing(rng: np.random.Generator, size: float) -> Thing:
+    """A piece of furniture, standing."""
+    return _pick(rng, FURNITURE)(rng, size)
+
+
 def _machine(rng: np.random.Generator, size: float) -> Thing:
     uses = ["metal", "dark", "paint", "plain", "any", "print"]
     return [(mesh, str(rng.choice(uses))) for mesh in machine(rng, size)]
@@ -339,6 +344,13 @@ OPEN: tuple[tuple[Maker, float], ...] = (
     (_machine, 4.0), (_agave, 1.5), (screen_thing, 3.0), (_potted, 1.0), (_chair, 1.5), (_table, 0.6), (_shelf, 0.8),
     (_bicycle, 1.2), (_branch, 0.8), (_grille, 0.6), (bush_thing, 0.8),
 )  # fmt: skip
+FURNITURE: tuple[tuple[Maker, float], ...] = (
+    (_chair, 2.0),
+    (_table, 2.0),
+    (_shelf, 1.5),
+    (_carton, 1.0),
+    (_potted, 0.7),
+)
 REEF: tuple[tuple[Maker, float], ...] = (
     (_staghorn, 2.0), (_kelp, 3.0), (_brain, 2.0), (_sponge, 1.2), (_fan, 1.2), (_plates, 1.0), (_stone, 3.0),
     (_dangling, 0.4), (bush_thing, 0.6), (_sticks, 0.4), (_bottle, 0.15), (_can, 0.15), (_carton, 0.15), (_ring, 0.2),

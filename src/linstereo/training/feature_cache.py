@@ -76,7 +76,8 @@ class FeatureCache:
     ) -> dict[str, Tensor]:
         """Stored features of one pair, [2, C, h, w] for each level; made and stored if they are not there."""
         suffix = f"{'-depth' if with_depth else ''}{_precision_suffix(pair.device.type)}"
-        file = self.folder / key[:2] / f"{key}{suffix}.safetensors"
+        height, width = pair.shape[-2:]  # those of a coarse pass are smaller
+        file = self.folder / key[:2] / f"{key}-{height}x{width}{suffix}.safetensors"
         if file.is_file():
             return {name: tensor.to(pair.device) for name, tensor in read_safetensors(file).items()}
         with torch.no_grad():

@@ -17,6 +17,7 @@ from linstereo.training.feature_cache import FeatureCache
 from linstereo.training.loss import GRADIENT_SCALES, l1_term, sequence_counts, sequence_loss
 from linstereo.training.matching_loss import STRIDES, matching_counts, matching_loss
 from linstereo.training.recipe import Stage
+from linstereo.training.starts import disturbed_truth
 
 TERMS = 1 + 2 * GRADIENT_SCALES
 """How many counts the sequence loss has; after them the number of known pixels follows."""
@@ -63,10 +64,14 @@ class Objective(nn.Module):
         if stage.objective == "matching":
             features = self.model.backbone(torch.cat([batch.left, batch.right]))
             return self._matching(self.model.cost_volumes(features.pyramid), batch, counts)
-        evidence = self.model.prepare(batch.left, batch.right, matches=batch.matches)
+        chance = random.Random(torch.initial_seed())  # the same for all parts and processes of a step
+        coarse = None
+        if self.model.config.coarse_iterations and chance.random() < stage.true_starts:
+            coarse = disturbed_truth(batch.disparity, batch.valid, seed=chance.getrandbits(32))
+        evidence = self.model.prepare(batch.left, batch.right, matches=batch.matches, coarse=coarse)
         states = self.model.iterate(evidence)
         with torch.no_grad(), without_autocast_cache(batch.left.device.type):
-            for _ in range(self._untrained_iterations()):
+            for _ in range(chance.randint(0, stage.warm_iterations)):
                 next(states)
         predictions = [
             self._full_size(next(states), evidence, last=t == stage.iterations) for t in range(1, stage.iterations + 1)
@@ -93,10 +98,6 @@ class Objective(nn.Module):
                 predictions[-1], torch.where(batch.valid, batch.disparity, 0.0), known, counts=counts[TERMS:]
             )
         return result
-
-    def _untrained_iterations(self) -> int:
-        """How many iterations come before those of the loss; the same for all parts and processes of a step."""
-        return random.Random(torch.initial_seed()).randint(0, self.stage.warm_iterations)
 
     def _full_size(self, state: Refined, evidence: Evidence, *, last: bool) -> Tensor:
         """The disparity of a state, [B, 1, H, W] in px."""

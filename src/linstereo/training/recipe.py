@@ -57,6 +57,8 @@ class Stage:
         iterations: refinement iterations T; 0 for the network's own number.
         warm_iterations: up to this many iterations, a new number in every step, come before those of the loss and
             without a gradient: the network learns, for little time, to keep what is right when it goes on for longer.
+        true_starts: share of the steps, 0 to 1, in which a network with a coarse pass starts from the disturbed truth
+            in its place, see `linstereo.training.starts`: it learns to keep what is right and to repair what is wrong.
         optimizer: "adamw", or "muon" for steps of the same length in all directions of a weight matrix, which learn
             more from few steps; vectors and small matrices are AdamW's in both.
         weight_decay: of the optimiser, decoupled.
@@ -98,6 +100,7 @@ class Stage:
     crop: tuple[int, int] = (320, 640)
     iterations: int = 8
     warm_iterations: int = 0
+    true_starts: float = 0.0
     optimizer: str = "adamw"
     weight_decay: float = 1e-5
     clip_norm: float = 1.0
@@ -132,6 +135,7 @@ class Stage:
         self._check("learning_rate", 0 < self.learning_rate <= 1000, "a number above 0, up to 1,000")
         self._check("clip_norm", self.clip_norm > 0, "a number above 0")
         self._check("gamma", 0 < self.gamma <= 1, "a number above 0 and at most 1")
+        self._check("true_starts", 0 <= self.true_starts <= 1, "a share from 0 to 1")
         self._check("warmup", 0 <= self.warmup < 1, "a fraction from 0 to below 1")
         self._check("ema_decay", 0 <= self.ema_decay < 1, "a number from 0 to below 1")
         good_crop = all(CROP_MULTIPLE <= side <= MAX_CROP and side % CROP_MULTIPLE == 0 for side in self.crop)

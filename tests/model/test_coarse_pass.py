@@ -1,0 +1,74 @@
+"""Two passes: the result at half the size starts the pass at full size."""
+
+import dataclasses
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from linstereo.errors import InputError
+from linstereo.model.presets import LinStereoConfig, build
+from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
+
+TWO_PASSES = dataclasses.replace(TINY, start="correlation", coarse_iterations=2)
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return build(TWO_PASSES, backbone=TinyBackbone()).eval()
+
+
+@torch.no_grad()
+def test_the_coarse_pass_is_the_network_at_half_the_size(model):
+    left, right, _ = synthetic_pairs(2, height=64, width=128)
+    coarse = model.coarse_disparity(torch.cat([left, right]))
+    single = build(TWO_PASSES, backbone=TinyBackbone()).eval()
+    single.load_state_dict(model.state_dict())
+    single.coarse_disparity = lambda pair, **_: None  # what the coarse pass itself starts from
+    half = single(F.avg_pool2d(left, 2), F.avg_pool2d(right, 2), iters=2)
+    assert coarse.shape == (2, 1, 16, 32)
+    torch.testing.assert_close(coarse, F.avg_pool2d(half, 2) / 2)
+
+
+@torch.no_grad()
+def test_it_starts_the_pass_at_full_size(model):
+    """Images without texture have no evidence of their own: the start is what the coarse pass, or the caller, says."""
+    grey = torch.full((1, 3, 64, 640), 0.5)
+    given = torch.linspace(1, 6, 160).expand(1, 1, 16, 160)
+    evidence = model.prepare(grey, grey, coarse=given)
+    textured, moved, _ = synthetic_pairs(1)
+    torch.testing.assert_close(evidence.disparity, given)
+    own = model.prepare(textured, moved)
+    told = model.prepare(textured, moved, coarse=model.coarse_disparity(torch.cat([textured, moved])))
+    torch.testing.assert_close(own.disparity, told.disparity)
+    for a, b in zip(own.hidden, told.hidden, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_no_gradient_passes_through_the_coarse_pass(model):
+    left, right, _ = synthetic_pairs(1)
+    assert not model.coarse_disparity(torch.cat([left, right])).requires_grad
+    assert model(left, right, iters=1).requires_grad
+
+
+@pytest.mark.parametrize("size", [(32, 32), (33, 65), (50, 94)])
+@torch.no_grad()
+def test_any_size_works(model, size):
+    left = torch.rand(1, 3, *size, generator=torch.Generator().manual_seed(0))
+    out = model(left, left, iters=2)
+    assert out.shape == (1, 1, *size)
+    assert out.isfinite().all()
+
+
+@torch.no_grad()
+def test_both_kinds_of_volumes_agree(model):
+    left, right, _ = synthetic_pairs(1)
+    torch.testing.assert_close(
+        model(left, right, iters=2), model(left, right, iters=2, volume="on_the_fly"), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_it_needs_the_start_from_correlations():
+    with pytest.raises(InputError, match="coarse_iterations"):
+        LinStereoConfig(coarse_iterations=2)
