@@ -133,3 +133,9 @@ def test_residual_head_uses_depthwise_convolutions_only_for_space():
     residual = head(torch.rand(2, 16, 6, 7))
     assert residual.shape == (2, 1, 6, 7)
     assert 0 < residual.abs().max() < 0.2  # refinement begins near its start
+
+
+def test_motion_features_are_channels_last_like_the_hidden_states():
+    correlation = torch.rand(2, 6, 7, 36).permute(0, 3, 1, 2)  # as a lookup gives it
+    features = MotionEncoder(36, 16)(torch.rand(2, 1, 6, 7), correlation)
+    assert features.is_contiguous(memory_format=torch.channels_last)

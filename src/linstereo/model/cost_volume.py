@@ -83,9 +83,8 @@ class StoredVolume:
         for level, correlation in enumerate(self.pyramid):
             base, fraction = _split_position(disparity, level)  # [B, h, w]
             columns = _tap_columns(base, self.radius)  # [B, h, w, taps]
-            width = correlation.shape[-1]
-            inside = (columns >= 0) & (columns < width)
-            taps = correlation.gather(-1, columns.clamp(0, width - 1)) * inside
+            nearest = columns.clamp(0, correlation.shape[-1] - 1)
+            taps = correlation.gather(-1, nearest) * (columns == nearest)  # zero outside
             samples.append(_interpolate(taps, fraction))
         return _channels_first(samples)
 

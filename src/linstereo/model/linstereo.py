@@ -266,7 +266,6 @@ class LinStereo(nn.Module):
         tables = position_tables(
             [_size(h) for h in hidden],
             [h.shape[1] // self.config.heads for h in hidden],
-            heads=self.config.heads,
             device=disparity.device,
             dtype=precise,
         )

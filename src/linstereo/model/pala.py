@@ -22,18 +22,16 @@ def rotary_table(
     width: int,
     head_dim: int,
     *,
-    heads: int = 1,
     offset: tuple[float, float] = (0.0, 0.0),
     base: float = 10000.0,
     device: torch.device | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Rotations of two-dimensional RoPE on a grid, rows first: cosines and sines, [2, N, heads, head_dim].
+    """Rotations of two-dimensional RoPE on a grid, rows first: cosines and sines, [2, N, 1, head_dim].
 
     Channels 2p and 2p + 1 are a pair, so their cosines are the same; their sines have opposite signs, as `rotate` needs
-    them. Half of the pairs turn with the row, half with the column; `head_dim` must be a multiple of 4. All heads are
-    alike: one stands for all, but with the full number `rotate` is faster. `offset` (rows, columns) shifts all
-    positions; relative encoding means that it changes no attention numerator.
+    them. Half of the pairs turn with the row, half with the column; `head_dim` must be a multiple of 4. `offset` (rows,
+    columns) shifts all positions; relative encoding means that it changes no attention numerator.
     """
     pairs = head_dim // 4
     frequency = base ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
@@ -44,7 +42,7 @@ def rotary_table(
     ).reshape(height * width, 1, 2 * pairs)
     sine = angle.sin()
     table = torch.stack([angle.cos().repeat_interleave(2, dim=-1), torch.stack([-sine, sine], dim=-1).flatten(-2)])
-    return table.to(device, dtype).repeat(1, 1, heads, 1)
+    return table.to(device, dtype)
 
 
 def rotate(x: Tensor, table: Tensor) -> Tensor:
@@ -210,15 +208,8 @@ class PALABlock(nn.Module):
 
 
 def position_tables(
-    sizes: Sequence[tuple[int, int]],
-    head_dims: Sequence[int],
-    *,
-    heads: int = 1,
-    device: torch.device,
-    dtype: torch.dtype,
+    sizes: Sequence[tuple[int, int]], head_dims: Sequence[int], *, device: torch.device, dtype: torch.dtype
 ) -> list[Tensor]:
     """Rotary tables of several scales, made once per image pair because they do not change between iterations."""
-    return [
-        rotary_table(*size, head_dim, heads=heads, device=device, dtype=dtype)
-        for size, head_dim in zip(sizes, head_dims, strict=True)
-    ]
+    grids = zip(sizes, head_dims, strict=True)
+    return [rotary_table(*size, head_dim, device=device, dtype=dtype) for size, head_dim in grids]

@@ -38,11 +38,19 @@ class MotionEncoder(nn.Module):
     def forward(self, disparity: Tensor, correlation: Tensor) -> Tensor:
         """disparity [B, 1, h, w] in px of this scale, correlation [B, K, h, w] -> [B, out_channels, h, w]."""
         dtype = self.correlation1.weight.dtype
-        correlation, disparity = correlation.to(dtype), (DISPARITY_SCALE * disparity).to(dtype)
+        correlation, disparity = correlation.to(dtype), _channels_last((DISPARITY_SCALE * disparity).to(dtype))
         c = self.correlation2(self.correlation1(correlation).relu_()).relu_()
         d = self.disparity2(self.disparity1(disparity).relu_()).relu_()
         fused = self.fuse(torch.cat([c, d], dim=1)).relu_()
         return torch.cat([fused, disparity.to(fused.dtype)], dim=1)
+
+
+def _channels_last(single: Tensor) -> Tensor:
+    """A map [B, 1, h, w] with the strides of channels-last memory, which a single channel does not have by itself.
+
+    Without them, what is computed from it, and then all that it is joined with, would be in the other order.
+    """
+    return single.reshape(*single.shape[:1], *single.shape[2:], 1).permute(0, 3, 1, 2)
 
 
 class PALAUnit(nn.Module):
