@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import signal
 from pathlib import Path
 
 import cv2
@@ -12,6 +13,9 @@ STEREO_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "stereo"
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # inherited by a job in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
