@@ -97,7 +97,14 @@ MEANT: dict[str, str] = {
     # "inf" is documented as keeping all points
     **dict.fromkeys((f"predict --max-depth: {label}" for label in ("inf", "overflow", "huge", "tiny")), ACCEPTED),
     **dict.fromkeys((f"{command} --seed: zero" for command in ("synth", "tank render")), ACCEPTED),
-    **dict.fromkeys((f"synth --underwater: {label}" for label in ("zero", "tiny")), ACCEPTED),
+    **dict.fromkeys(
+        (
+            f"synth --{share}: {label}"
+            for share in ("underwater", "plain", "grey", "noisy", "margins")
+            for label in ("zero", "tiny")
+        ),
+        ACCEPTED,
+    ),
     **dict.fromkeys(
         (f"tank {action} --{part}: zero" for action in ("target", "render") for part in ("stagger", "ropes")), ACCEPTED
     ),

@@ -41,6 +41,7 @@ class MeshFolder:
             raise InputError(f"the mesh folder {root} holds no mesh ({', '.join(SUFFIXES)})")
         self._keep = keep
         self._meshes: OrderedDict[Path, Mesh] = OrderedDict()
+        self.mesh(0)  # a folder of something else is told at once, not when a scene first asks for a mesh
 
     def __len__(self) -> int:
         return len(self.files)

@@ -34,6 +34,7 @@ class PhotoFolder:
             raise InputError(f"the photo folder {root} holds no photograph ({', '.join(SUFFIXES)})")
         self._keep = keep
         self._decoded: OrderedDict[Path, NDArray[np.uint8]] = OrderedDict()
+        self.picture(0)  # a folder of something else is told at once, not when a scene first asks for a photograph
 
     def __len__(self) -> int:
         return len(self.files)
