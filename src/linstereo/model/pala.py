@@ -50,7 +50,7 @@ def rotate(x: Tensor, table: Tensor) -> Tensor:
     cosine, sine = table
     first, second = x.view(*x.shape[:-1], -1, 2).unbind(-1)  # [B, N, heads, head_dim / 2] each
     partner = torch.stack([second, first], dim=-1).flatten(-2)  # [B, N, heads, head_dim]
-    return torch.addcmul(x * cosine, partner, sine)
+    return partner.mul_(sine).addcmul_(x, cosine)
 
 
 def kernel(x: Tensor) -> Tensor:
@@ -92,13 +92,16 @@ def linear_attention(
     """
     query, key, value = at_least_float32(query), at_least_float32(key), at_least_float32(value)
     with without_autocast(query.device.type):
-        turned_query = query if table is None else rotate(query, table)
         turned_key = key if table is None else rotate(key, table)
+        summary = torch.einsum("bnhd,bnhe->bhde", turned_key, value / value.shape[1])  # [B, heads, d, d]
         if symmetric:
-            denominator = normaliser(turned_query, turned_key).abs() + epsilon
+            key = turned_key
+        del turned_key  # one map less while queries are turned
+        turned_query = query if table is None else rotate(query, table)
+        if symmetric:
+            denominator = normaliser(turned_query, key).abs() + epsilon
         else:
             denominator = normaliser(query, key) + epsilon
-        summary = torch.einsum("bnhd,bnhe->bhde", turned_key, value / value.shape[1])  # [B, heads, d, d]
         return torch.einsum("bnhd,bhde->bnhe", turned_query, summary) / denominator
 
 
