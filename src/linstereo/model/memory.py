@@ -13,7 +13,7 @@ from linstereo.model.presets import LinStereoConfig
 _FIXED = 64 << 20  # bytes that do not depend on the size: thread stacks, buffers of the libraries
 _BACKBONE = {"vitb": 1450.0, "vits": 1400.0, "compact": 540.0}  # bytes for each pixel, as all that follows
 _REFINEMENT = 60.0
-_PER_HIDDEN_CHANNEL = 5.0
+_PER_HIDDEN_CHANNEL = 5.6
 _PER_MLP_CHANNEL = 0.6
 _PER_FEATURE_CHANNEL = 3.2
 _BEFORE_START = 340.0
