@@ -92,17 +92,16 @@ def linear_attention(
     """
     query, key, value = at_least_float32(query), at_least_float32(key), at_least_float32(value)
     with without_autocast(query.device.type):
+        # Keys come first, so that no turned key takes memory while queries are turned.
         turned_key = key if table is None else rotate(key, table)
         summary = torch.einsum("bnhd,bnhe->bhde", turned_key, value / value.shape[1])  # [B, heads, d, d]
-        if symmetric:
-            key = turned_key
-        del turned_key  # one map less while queries are turned
+        key = turned_key if symmetric else key
+        del turned_key
         turned_query = query if table is None else rotate(query, table)
+        denominator = normaliser(turned_query if symmetric else query, key)
         if symmetric:
-            denominator = normaliser(turned_query, key).abs() + epsilon
-        else:
-            denominator = normaliser(query, key) + epsilon
-        return torch.einsum("bnhd,bhde->bnhe", turned_query, summary) / denominator
+            denominator = denominator.abs()
+        return torch.einsum("bnhd,bhde->bnhe", turned_query, summary) / (denominator + epsilon)
 
 
 class PALA(nn.Module):
