@@ -212,7 +212,10 @@ def test_a_data_set_can_be_sent_to_a_worker():
     [
         ({"underwater": 1.5}, "underwater is 1.5"),
         ({"max_disparity": 0.0}, "max_disparity is 0"),
-        ({"height": 8}, "too small"),
+        ({"height": 8}, "use 16 to"),
+        ({"width": 10**6}, "use 16 to"),
+        ({"plain": -0.1}, "plain is -0.1"),
+        ({"grey": 2.0}, "grey is 2"),
     ],
 )
 def test_bad_settings_are_refused(wrong, message):
