@@ -18,6 +18,7 @@ from tests.waiting import wait_until
 
 from linstereo.data.catalogue import open_dataset
 from linstereo.data.disparity import read_disparity
+from linstereo.data.images import write_image
 from linstereo.data.png import read_png_values
 from linstereo.errors import InputError
 from linstereo.synthesis.engine import EngineSettings
@@ -152,10 +153,11 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
 def test_changed_photographs_are_refused(tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     photos.mkdir()
-    (photos / "a.jpg").write_bytes(b"a")
+    grey = np.full((16, 16, 3), 128, np.uint8)
+    write_image(photos / "a.png", grey)
     settings = WriterSettings(engine=EngineSettings(height=40, width=56, photos=str(photos)))
     write_dataset(tmp_path / "out", settings, count=1, make_engine=QuickEngine)
-    (photos / "b.jpg").write_bytes(b"b")
+    write_image(photos / "b.png", grey)
     with pytest.raises(InputError, match="was begun with other photos; use the same settings, or another folder"):
         write_dataset(tmp_path / "out", settings, count=2, make_engine=QuickEngine)
 
