@@ -166,3 +166,9 @@ def test_without_trimesh_it_says_what_to_install(tmp_path, tall, monkeypatch):
     monkeypatch.setitem(sys.modules, "trimesh", None)
     with pytest.raises(InputError, match=r"run: pip install --constraint constraints\.txt 'linstereo\[synth\]'"):
         read_mesh(tmp_path / "box.obj")
+
+
+def test_a_folder_of_something_else_is_told_at_once(tmp_path):
+    (tmp_path / "notes.obj").write_text("no mesh at all")
+    with pytest.raises(InputError, match=r"notes\.obj"):
+        MeshFolder(tmp_path)

@@ -100,3 +100,9 @@ def test_missing_and_empty_folders(tmp_path):
         PhotoFolder(tmp_path / "nowhere")
     with pytest.raises(InputError, match="holds no photograph"):
         PhotoFolder(tmp_path)
+
+
+def test_a_folder_of_something_else_is_told_at_once(tmp_path):
+    (tmp_path / "notes.jpg").write_text("no photograph at all")
+    with pytest.raises(InputError, match=r"notes\.jpg cannot be decoded"):
+        PhotoFolder(tmp_path)
