@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from linstereo.data.images import write_image
+from linstereo.data.formats.images import write_image
 from linstereo.synthesis.engine import EngineSettings, StereoEngine
 from linstereo.synthesis.raycast import RayCaster
 from linstereo.synthesis.render import View, render_view, textures_of

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from linstereo.data.disparity import write_disparity
-from linstereo.data.folder import write_calibration
-from linstereo.data.images import write_image
-from linstereo.data.png import write_png_values
+from linstereo.data.datasets.folder import write_calibration
+from linstereo.data.formats.disparity import write_disparity
+from linstereo.data.formats.images import write_image
+from linstereo.data.formats.png import write_png_values
 from linstereo.geometry.calibration import StereoCalibration
 
 HEIGHT, WIDTH = 320, 480

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 import linstereo
 from linstereo.cli.method_options import parse_benchmark
-from linstereo.data.images import write_image
+from linstereo.data.formats.images import write_image
 from linstereo.data.sample import StereoSample
 from linstereo.evaluation.baselines import sgbm_disparity
 from linstereo.evaluation.runner import open_benchmark

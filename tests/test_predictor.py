@@ -10,10 +10,10 @@ import torch
 
 import linstereo
 from linstereo import InputError, StereoPredictor
-from linstereo.data.images import write_image
+from linstereo.checkpoints.checkpoint import bundled_weights, save_checkpoint
+from linstereo.data.formats.images import write_image
 from linstereo.evaluation.methods import ModelMethod
 from linstereo.geometry.calibration import StereoCalibration
-from linstereo.model.checkpoint import bundled_weights, save_checkpoint
 from linstereo.model.presets import LinStereoConfig, build, preset
 from linstereo.predictor import read_pair
 from linstereo.run_plan import working_size
@@ -220,7 +220,9 @@ def test_load_takes_the_bundled_weights(pair, tmp_path, monkeypatch):
     model = build(preset("compact"))
     (tmp_path / "weights").mkdir()
     save_checkpoint(model, tmp_path / "weights/compact.safetensors")
-    monkeypatch.setattr("linstereo.model.checkpoint.resources.files", lambda package: {"linstereo": tmp_path}[package])
+    monkeypatch.setattr(
+        "linstereo.checkpoints.checkpoint.resources.files", lambda package: {"linstereo": tmp_path}[package]
+    )
     monkeypatch.chdir(tmp_path)
     (tmp_path / "compact").mkdir()  # a folder of that name that holds no checkpoint does not get in the way
     for predictor in (linstereo.load(device="cpu"), linstereo.load("compact", device="cpu")):

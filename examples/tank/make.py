@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from linstereo.data.folder import write_calibration
-from linstereo.data.images import write_image
+from linstereo.data.datasets.folder import write_calibration
+from linstereo.data.formats.images import write_image
 from linstereo.tank.ground_truth import make_ground_truth, overlay
 from linstereo.tank.scene import photograph_target, random_pose
 from linstereo.tank.sheets import tag_sheets, write_sheets

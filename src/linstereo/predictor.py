@@ -10,15 +10,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from linstereo.checkpoints.checkpoint import BUNDLED, bundled_weights, is_bundled, is_random_preset
+from linstereo.checkpoints.da3_weights import load_da3_weights
 from linstereo.cpu_memory import keep_freed_memory
-from linstereo.data.images import colour_values, image_size, read_image, read_pixels, to_rgb8, used_bits
+from linstereo.data.formats.images import colour_values, image_size, read_image, read_pixels, to_rgb8, used_bits
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.depth import disparity_to_depth
 from linstereo.geometry.point_cloud import PointCloud, point_cloud
 from linstereo.memory_limits import available_memory, memory_errors_told
-from linstereo.model.backbone import DepthAnything3, load_da3_weights
-from linstereo.model.checkpoint import BUNDLED, bundled_weights, is_bundled, is_random_preset
+from linstereo.model.backbone import DepthAnything3
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, match_sparse
 from linstereo.model.linstereo import LinStereo
@@ -221,7 +222,8 @@ def read_pair(
     """Both images as uint8 [H, W, 3] RGB, checked to be large enough and of one size.
 
     Values of more than 8 bits are scaled alike in both, by the bits that they use (see
-    `linstereo.data.images.used_bits`); `on_note` is called with a sentence if those are fewer than the type has.
+    `linstereo.data.formats.images.used_bits`); `on_note` is called with a sentence if those are fewer than the type
+    has.
     """
     names = _names(left, right)
     images = [

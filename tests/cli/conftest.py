@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from linstereo import StereoPredictor
-from linstereo.data.images import write_image
+from linstereo.data.formats.images import write_image
 from linstereo.model.presets import build
 from tests.model.tiny import TINY, TinyBackbone
 

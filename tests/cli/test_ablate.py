@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from linstereo.checkpoints.checkpoint import save_checkpoint
 from linstereo.cli import main
-from linstereo.model.checkpoint import save_checkpoint
 from linstereo.model.presets import LinStereoConfig, build
 from tests.data import layouts
 from tests.waiting import PATIENCE

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from linstereo.cli import main
-from linstereo.data.catalogue import open_dataset
+from linstereo.data.datasets.catalogue import open_dataset
 from linstereo.data.sample import StereoSample
 from linstereo.evaluation.protocol import describe, get_protocol, protocol_names
 from tests.data import layouts

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from linstereo.cli import main
-from linstereo.data.catalogue import open_dataset
+from linstereo.data.datasets.catalogue import open_dataset
 from linstereo.data.sample import StereoDataset
 from linstereo.evaluation.baselines import sgbm_disparity
 from linstereo.evaluation.metrics import score_disparity

@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 
+from linstereo.checkpoints.checkpoint import bundled_weights, save_checkpoint
 from linstereo.cli import main
-from linstereo.model.checkpoint import bundled_weights, save_checkpoint
 from linstereo.model.presets import PRESETS, build
 from tests.waiting import PATIENCE
 

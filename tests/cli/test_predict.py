@@ -16,11 +16,11 @@ from linstereo.cli import main
 from linstereo.cli.cameras import calibration_of
 from linstereo.cli.pairs import find_images, output_names, pair_up
 from linstereo.cli.predict import OUTPUTS, write_results
-from linstereo.data.calibration_files import write_middlebury_calibration
-from linstereo.data.depth_maps import read_depth
-from linstereo.data.disparity import read_disparity
-from linstereo.data.folder import write_calibration
-from linstereo.data.images import read_image, write_image
+from linstereo.data.datasets.folder import write_calibration
+from linstereo.data.formats.calibration_files import write_middlebury_calibration
+from linstereo.data.formats.depth_maps import read_depth
+from linstereo.data.formats.disparity import read_disparity
+from linstereo.data.formats.images import read_image, write_image
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.model.presets import build
@@ -329,7 +329,7 @@ def test_a_calibration_for_larger_images_is_warned_of(quick_model, images, tmp_p
 
 @pytest.mark.parametrize("name", ["reef", "room"])
 def test_the_bundled_pairs_come_with_truth_that_warps_right_onto_left(name):
-    from linstereo.data.catalogue import open_dataset
+    from linstereo.data.datasets.catalogue import open_dataset
 
     for sample in open_dataset("folder", PROJECT / "examples" / name):
         columns = np.arange(sample.left.shape[1], dtype=np.float32) - sample.disparity

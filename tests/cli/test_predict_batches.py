@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from linstereo.cli import main
-from linstereo.data.images import write_image
+from linstereo.data.formats.images import write_image
 
 RESULTS = {f"{name}_disparity.pfm" for name in ("1", "2", "10")}
 

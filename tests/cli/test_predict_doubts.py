@@ -10,11 +10,11 @@ import pytest
 
 from linstereo.cli import main
 from linstereo.cli.cameras import calibration_of, depth_doubt, doubts
-from linstereo.data.calibration_files import write_middlebury_calibration
-from linstereo.data.depth_maps import read_depth
-from linstereo.data.disparity import read_disparity
-from linstereo.data.folder import calibration_for_size, open_folder, write_calibration
-from linstereo.data.images import read_image, to_rgb8
+from linstereo.data.datasets.folder import calibration_for_size, open_folder, write_calibration
+from linstereo.data.formats.calibration_files import write_middlebury_calibration
+from linstereo.data.formats.depth_maps import read_depth
+from linstereo.data.formats.disparity import read_disparity
+from linstereo.data.formats.images import read_image, to_rgb8
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 

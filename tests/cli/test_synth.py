@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from linstereo.cli import main
-from linstereo.data.catalogue import open_dataset
-from linstereo.data.images import write_image
+from linstereo.data.datasets.catalogue import open_dataset
+from linstereo.data.formats.images import write_image
 from linstereo.synthesis.engine import EngineSettings, StereoEngine
 from tests.waiting import wait_until
 

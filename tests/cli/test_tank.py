@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from linstereo.cli import main
-from linstereo.data.png import read_png_values
+from linstereo.data.formats.png import read_png_values
 from linstereo.synthesis.water import WATER_TYPES
 
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 import torch
 
+from linstereo.checkpoints.checkpoint import load_checkpoint
 from linstereo.cli import main
-from linstereo.model.checkpoint import load_checkpoint
 from linstereo.training.metrics_log import read_metrics
 from linstereo.training.state import load_state
 from tests.training.tiny import write_folder

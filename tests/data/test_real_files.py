@@ -6,12 +6,12 @@ import cv2
 import numpy as np
 import pytest
 
-from linstereo.data.calibration_files import read_kitti_calibration, read_middlebury_calibration
-from linstereo.data.disparity import read_disparity, write_disparity
-from linstereo.data.images import read_image
-from linstereo.data.npy import read_npy
-from linstereo.data.pfm import read_pfm, write_pfm
-from linstereo.data.png import read_png_values
+from linstereo.data.formats.calibration_files import read_kitti_calibration, read_middlebury_calibration
+from linstereo.data.formats.disparity import read_disparity, write_disparity
+from linstereo.data.formats.images import read_image
+from linstereo.data.formats.npy import read_npy
+from linstereo.data.formats.pfm import read_pfm, write_pfm
+from linstereo.data.formats.png import read_png_values
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.depth import disparity_to_depth
 

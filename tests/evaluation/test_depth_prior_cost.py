@@ -14,9 +14,9 @@ from tests.evaluation.test_paper_tables import SOURCE
 from tests.evaluation.test_report import result
 from tests.model.tiny import TinyBackbone, synthetic_pairs
 
-from linstereo.data.images import write_image
-from linstereo.data.official_counts import official_count
-from linstereo.data.pfm import write_pfm
+from linstereo.data.datasets.official_counts import official_count
+from linstereo.data.formats.images import write_image
+from linstereo.data.formats.pfm import write_pfm
 from linstereo.data.sample import StereoSample
 from linstereo.evaluation.depth_prior_cost import (
     PAPER_COST,
@@ -25,7 +25,6 @@ from linstereo.evaluation.depth_prior_cost import (
     end_point_error,
     summarise_prior,
 )
-from linstereo.evaluation.distributed import Worker
 from linstereo.evaluation.methods import ModelMethod
 from linstereo.evaluation.protocol import get_protocol
 from linstereo.evaluation.records import Record
@@ -36,6 +35,7 @@ from linstereo.evaluation.scores import ImageScore, RegionSums
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.model.presets import LinStereoConfig, build
 from linstereo.predictor import StereoPredictor
+from linstereo.processes import Worker
 
 
 def record(fell_back: bool, epe: float | None, zero: float | None = None) -> PriorRecord:

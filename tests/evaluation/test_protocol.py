@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from linstereo.data.catalogue import dataset_names, open_dataset
+from linstereo.data.datasets.catalogue import dataset_names, open_dataset
 from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
 from linstereo.evaluation.metrics import DEPTH_METRICS, DISPARITY_METRICS, DepthRange, bad_threshold

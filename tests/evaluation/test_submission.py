@@ -13,8 +13,8 @@ from tests.data import layouts
 from tests.data.writers import write_pfm
 
 from linstereo.cli import main
-from linstereo.data.catalogue import open_dataset
-from linstereo.data.official_counts import official_count
+from linstereo.data.datasets.catalogue import open_dataset
+from linstereo.data.datasets.official_counts import official_count
 from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
 from linstereo.evaluation.baselines import FolderMethod

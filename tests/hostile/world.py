@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from linstereo.checkpoints.checkpoint import save_checkpoint
 from linstereo.cli import main
-from linstereo.model.checkpoint import save_checkpoint
 from linstereo.model.presets import LinStereoConfig, build
 from tests.data import layouts
 from tests.data.writers import write_pfm, write_rgb

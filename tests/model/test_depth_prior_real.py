@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from linstereo.data.disparity import read_disparity
-from linstereo.data.images import read_image
+from linstereo.data.formats.disparity import read_disparity
+from linstereo.data.formats.images import read_image
 from linstereo.model.depth_prior import initial_disparity, match_sparse
 
 # folder, left image, right image, disparity of the left image, of the right image, stored units per px

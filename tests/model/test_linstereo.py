@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from linstereo.checkpoints.summary import summarise
 from linstereo.errors import InputError
 from linstereo.model.cost_volume import build_volume
 from linstereo.model.depth_prior import match_sparse
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import PRESETS, LinStereoConfig, build, preset
-from linstereo.model.summary import summarise
 from linstereo.training.loss import sequence_loss
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 

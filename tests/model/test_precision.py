@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import linstereo
 from linstereo import StereoPredictor
-from linstereo.data.images import read_image
+from linstereo.data.formats.images import read_image
 from linstereo.model import pala
 from linstereo.model.backbone import DepthAnything3, build_da3
 from linstereo.model.cost_volume import build_volume

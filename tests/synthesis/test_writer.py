@@ -16,10 +16,10 @@ import pytest
 from tests.synthesis.quick_engine import SETTINGS, DyingEngine, FailingEngine, QuickEngine
 from tests.waiting import wait_until
 
-from linstereo.data.catalogue import open_dataset
-from linstereo.data.disparity import read_disparity
-from linstereo.data.images import write_image
-from linstereo.data.png import read_png_values
+from linstereo.data.datasets.catalogue import open_dataset
+from linstereo.data.formats.disparity import read_disparity
+from linstereo.data.formats.images import write_image
+from linstereo.data.formats.png import read_png_values
 from linstereo.errors import InputError
 from linstereo.synthesis.engine import EngineSettings
 from linstereo.synthesis.writer import WriterSettings, pair_files, write_dataset

@@ -9,10 +9,10 @@ import pytest
 from tests.tank.pictures import CALIBRATION, TARGET, random_view, straight_view
 
 from linstereo.cli import main
-from linstereo.data.catalogue import open_dataset
-from linstereo.data.folder import write_calibration
-from linstereo.data.images import read_image, write_image
-from linstereo.data.png import read_png_values
+from linstereo.data.datasets.catalogue import open_dataset
+from linstereo.data.datasets.folder import write_calibration
+from linstereo.data.formats.images import read_image, write_image
+from linstereo.data.formats.png import read_png_values
 from linstereo.errors import InputError
 from linstereo.evaluation.protocol import get_protocol, score_sample
 from linstereo.evaluation.runner import open_benchmark

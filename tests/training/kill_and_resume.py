@@ -20,7 +20,7 @@ import torch._dynamo  # every session would import these two anew
 import torch.utils.tensorboard
 from tests.training.tiny import final_weights, run_training, tiny_recipe, write_folder
 
-from linstereo.model.checkpoint_file import read_safetensors
+from linstereo.checkpoints.checkpoint_file import read_safetensors
 from linstereo.training.metrics_log import read_metrics
 from linstereo.training.state import FILE_NAME, load_state
 

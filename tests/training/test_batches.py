@@ -8,7 +8,7 @@ import torch
 from tests.training.tiny import PLAIN, write_folder
 
 from linstereo.data.augmentation import AugmentationSettings
-from linstereo.data.pfm import write_pfm
+from linstereo.data.formats.pfm import write_pfm
 from linstereo.errors import InputError
 from linstereo.training.batches import Shares, TrainingPairs, training_batches
 from linstereo.training.feature_cache import image_key

@@ -5,9 +5,9 @@ import torch
 from tests.model.tiny import TinyBackbone
 from tests.training.tiny import PLAIN, run_training, tiny_recipe, write_folder
 
-from linstereo.data.catalogue import open_dataset
+from linstereo.checkpoints.checkpoint import load_checkpoint
+from linstereo.data.datasets.catalogue import open_dataset
 from linstereo.errors import InputError
-from linstereo.model.checkpoint import load_checkpoint
 from linstereo.predictor import StereoPredictor
 
 

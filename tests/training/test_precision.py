@@ -8,9 +8,9 @@ import torch
 from tests.model.test_precision import FAMILIES, network
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
-from linstereo.evaluation.distributed import Worker
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import build
+from linstereo.processes import Worker
 from linstereo.training.batches import Batch
 from linstereo.training.feature_cache import FeatureCache, image_key
 from linstereo.training.recipe import Stage

@@ -4,8 +4,8 @@ import pytest
 import torch
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
-from linstereo.evaluation.distributed import Worker
 from linstereo.model.presets import build
+from linstereo.processes import Worker
 from linstereo.training.batches import Batch
 from linstereo.training.muon import suits
 from linstereo.training.recipe import Stage

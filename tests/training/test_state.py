@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 from tests.training.tiny import run_training, tiny_recipe, write_folder
 from tests.waiting import PATIENCE
 
+from linstereo.checkpoints.checkpoint_file import read_header
 from linstereo.errors import InputError
-from linstereo.model.checkpoint_file import read_header
 from linstereo.training import state as state_module
 from linstereo.training.state import Progress, TrainingState, load_state, remove_leftovers, save_state
 

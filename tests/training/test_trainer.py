@@ -8,9 +8,9 @@ import torch
 from tests.model.tiny import TinyBackbone
 from tests.training.tiny import NETWORK, PLAIN, final_weights, run_training, tiny_recipe, write_folder
 
-from linstereo.data.images import read_image
+from linstereo.checkpoints.checkpoint import load_checkpoint, stored_weights
+from linstereo.data.formats.images import read_image
 from linstereo.errors import InputError
-from linstereo.model.checkpoint import load_checkpoint, stored_weights
 from linstereo.training import trainer as trainer_module
 from linstereo.training.metrics_log import read_metrics
 from linstereo.training.recipe_files import recipe_from

@@ -8,8 +8,8 @@ import torch
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
 from linstereo.data.augmentation import AugmentationSettings
-from linstereo.data.images import write_image
-from linstereo.data.pfm import write_pfm
+from linstereo.data.formats.images import write_image
+from linstereo.data.formats.pfm import write_pfm
 from linstereo.training.recipe_files import recipe_from
 from linstereo.training.run import train
 from linstereo.training.state import FILE_NAME, load_state

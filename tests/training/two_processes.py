@@ -12,7 +12,7 @@ import sys
 import torch
 from tests.training.tiny import run_training
 
-from linstereo.training.distributed import joined_trainers
+from linstereo.processes import joined_workers
 from linstereo.training.recipe_files import recipe_from_json
 
 
@@ -30,7 +30,7 @@ def main(out: str, steps: str, recipe_text: str) -> int:
                 os.environ.update(
                     MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank)
                 )
-                with joined_trainers() as worker:
+                with joined_workers(gpu=True) as worker:
                     run_training(recipe_from_json(recipe_text), out, worker=worker, stop_after=int(steps))
                 code = 0
             finally:

@@ -22,9 +22,9 @@ from linstereo.cli.training_session import (
 from linstereo.errors import InputError
 
 if TYPE_CHECKING:
-    from linstereo.evaluation.distributed import Worker
+    from linstereo.ablation.tables import AblationTable, Variant
     from linstereo.evaluation.runner import Benchmark
-    from linstereo.training.ablation import AblationTable, Variant
+    from linstereo.processes import Worker
     from linstereo.training.recipe import Recipe
     from linstereo.training.trainer import Session
 
@@ -83,7 +83,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train what is left, and write the tables; returns the exit code, as `linstereo.cli.train.run` does."""
-    from linstereo.training.ablation import check_rows
+    from linstereo.ablation.tables import check_rows
 
     tables, notes = _tables(options)
     rows = _names(options.rows, option="--rows")
@@ -96,9 +96,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ablate(options: argparse.Namespace, tables: "list[AblationTable]", rows: list[str], *, notes: list[str]) -> int:
-    from linstereo.training.ablation_report import write_report
-    from linstereo.training.ablation_run import Ablation, load_start, run_variants
-    from linstereo.training.distributed import joined_trainers
+    from linstereo.ablation.report import write_report
+    from linstereo.ablation.run import Ablation, load_start, run_variants
+    from linstereo.processes import joined_workers
 
     ablation = Ablation(
         out=Path(options.out),
@@ -107,7 +107,7 @@ def _ablate(options: argparse.Namespace, tables: "list[AblationTable]", rows: li
         backbone_weights=options.backbone,
     )
     written: list[Path] = []
-    with joined_trainers() as worker, chosen_threads(options.threads), interruptible() as interrupted:
+    with joined_workers(gpu=True) as worker, chosen_threads(options.threads), interruptible() as interrupted:
         sessions = _Sessions(options, worker=worker, stopping=interrupted)
         if worker.leads and notes:
             print("\n".join(notes), file=sys.stderr)
@@ -158,7 +158,7 @@ class _Sessions:
         )
 
     def __call__(self, variant: "Variant", recipe: "Recipe") -> "Session":
-        """See `linstereo.training.ablation_run.MakeSession`."""
+        """See `linstereo.ablation.run.MakeSession`."""
         self.close()
         self._display = TrainingDisplay(recipe, leads=self._worker.leads)
         return dataclasses.replace(self._session, say=self._display.say, on_step=self._display.on_step)
@@ -171,7 +171,7 @@ class _Sessions:
 
 def _tables(options: argparse.Namespace) -> "tuple[list[AblationTable], list[str]]":
     """The tables, and what the user should be told about their pairs."""
-    from linstereo.training.ablation import TABLES, ablation_table, budgeted
+    from linstereo.ablation.tables import TABLES, ablation_table, budgeted
 
     recipe, notes = chosen_recipe(options.config, options)
     stages = _names(options.stages, option="--stages")

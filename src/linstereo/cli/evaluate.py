@@ -15,11 +15,11 @@ from linstereo.cli.method_options import (
 )
 from linstereo.cli.options import Subparsers, check_threads
 from linstereo.errors import InputError
-from linstereo.evaluation.distributed import joined_workers
 from linstereo.evaluation.protocol import get_protocol, protocol_names
 from linstereo.evaluation.report import markdown_report
 from linstereo.evaluation.result_files import write_results
 from linstereo.evaluation.runner import Benchmark, evaluate, open_benchmark
+from linstereo.processes import joined_workers
 
 _PICTURES = 12
 _LONGEST_NAME = 100

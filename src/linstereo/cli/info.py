@@ -35,8 +35,8 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the summary."""
+    from linstereo.checkpoints.summary import summarise
     from linstereo.model.presets import PRESETS
-    from linstereo.model.summary import summarise
 
     if options.list:
         print(json.dumps(list(PRESETS)) if options.json else "\n".join(PRESETS))
@@ -72,8 +72,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _find(model: str | None, preset_name: str | None) -> "tuple[dict[str, Any], LinStereoConfig]":
     """Where the settings come from, for the reader, and the settings."""
-    from linstereo.model.checkpoint import is_random_preset, read_config
-    from linstereo.model.checkpoint_file import read_header
+    from linstereo.checkpoints.checkpoint import is_random_preset, read_config
+    from linstereo.checkpoints.checkpoint_file import read_header
     from linstereo.model.presets import preset
 
     if model is None or is_random_preset(model):

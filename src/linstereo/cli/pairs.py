@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-from linstereo.data.layout import IMAGE_SUFFIXES, file_names
+from linstereo.data.datasets.layout import IMAGE_SUFFIXES, file_names
 from linstereo.errors import InputError
 from linstereo.files import read_file
 

@@ -16,9 +16,9 @@ from linstereo.cli.cameras import calibration_of, depth_doubt, doubts
 from linstereo.cli.options import Subparsers, add_model_options, load_model, thread_count
 from linstereo.cli.pairs import Pair, Pairing, check_complete, find_images, output_names, pair_up, read_list
 from linstereo.cli.training_session import chosen_threads
-from linstereo.data.depth_maps import write_depth
-from linstereo.data.disparity import write_disparity
-from linstereo.data.images import write_image
+from linstereo.data.formats.depth_maps import write_depth
+from linstereo.data.formats.disparity import write_disparity
+from linstereo.data.formats.images import write_image
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.point_cloud import usable_depth, write_ply

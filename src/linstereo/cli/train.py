@@ -55,7 +55,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train; returns the exit code, which is not 0 if a signal ended the training before it was done."""
     from linstereo.predictor import pick_device
-    from linstereo.training.distributed import joined_trainers
+    from linstereo.processes import joined_workers
     from linstereo.training.run import train
     from linstereo.training.sources import require_rendering
     from linstereo.training.trainer import Session
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     check_session_options(options)
     if options.stop_after is not None and options.stop_after < 1:
         raise InputError(f"--stop-after is {options.stop_after}; give at least 1")
-    with joined_trainers() as worker, chosen_threads(options.threads), interruptible() as interrupted:
+    with joined_workers(gpu=True) as worker, chosen_threads(options.threads), interruptible() as interrupted:
         show = TrainingDisplay(recipe, leads=worker.leads, notes=notes)
         session = Session(
             folder=Path(options.out),

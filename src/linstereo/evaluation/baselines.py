@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from linstereo.data.disparity import read_disparity
-from linstereo.data.float_files import is_float_file, read_float_file
+from linstereo.data.formats.disparity import read_disparity
+from linstereo.data.formats.float_files import is_float_file, read_float_file
 from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
 

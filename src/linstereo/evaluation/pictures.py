@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from linstereo.data.decoding import write_encoded
+from linstereo.data.formats.decoding import write_encoded
 from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
 from linstereo.evaluation.protocol import Protocol

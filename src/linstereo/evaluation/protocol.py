@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from linstereo.data.datasets.tank import PARTS, TankSample
 from linstereo.data.sample import StereoSample
-from linstereo.data.tank import PARTS, TankSample
 from linstereo.errors import InputError
 from linstereo.evaluation.metrics import (
     DEPTH_METRICS,
@@ -32,7 +32,7 @@ class Protocol:
     """The rules by which one benchmark is scored.
 
     name: what the user calls it; unique.
-    dataset, split: what `linstereo.data.catalogue.open_dataset` is asked for.
+    dataset, split: what `linstereo.data.datasets.catalogue.open_dataset` is asked for.
     title: heading of reports.
     pairs: what the split holds, in words.
     domain: "disparity" (px) or "depth" (metres, from disparity and calibration).

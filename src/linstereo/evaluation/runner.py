@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linstereo import __version__
-from linstereo.data.catalogue import open_dataset
-from linstereo.data.official_counts import OfficialCount, official_count
+from linstereo.data.datasets.catalogue import open_dataset
+from linstereo.data.datasets.official_counts import OfficialCount, official_count
 from linstereo.data.sample import ListedDataset, StereoDataset, StereoSample
 from linstereo.errors import InputError
 from linstereo.evaluation.depth_prior_cost import PriorRecord, end_point_error
-from linstereo.evaluation.distributed import Worker
 from linstereo.evaluation.methods import Method, ReportingMethod
 from linstereo.evaluation.pictures import Gallery
 from linstereo.evaluation.protocol import Protocol, get_protocol, score_sample
 from linstereo.evaluation.records import FORMAT, Record, RecordFolder, Stamp, names_digest, stamp_files, usable
 from linstereo.evaluation.scores import ImageScore, RegionResult, aggregate, merge_scores
+from linstereo.processes import Worker
 from linstereo.runs import check_output_folder
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linstereo.data.catalogue import open_dataset
-from linstereo.data.disparity import write_disparity
-from linstereo.data.official_counts import official_count
+from linstereo.data.datasets.catalogue import open_dataset
+from linstereo.data.datasets.official_counts import official_count
+from linstereo.data.formats.disparity import write_disparity
 from linstereo.errors import InputError
 from linstereo.evaluation.methods import Method
 from linstereo.evaluation.records import fingerprint

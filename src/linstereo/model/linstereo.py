@@ -116,13 +116,13 @@ class LinStereo(nn.Module):
                 was trained on, from the hub.
             backbone: the backbone itself, for a checkpoint that was trained on another one than DA3.
         """
-        from linstereo.model.checkpoint import load_checkpoint
+        from linstereo.checkpoints.checkpoint import load_checkpoint
 
         return load_checkpoint(name_or_path, backbone_weights=backbone_weights, backbone=backbone)
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
         """Write `linstereo.safetensors` into an existing folder and return its path."""
-        from linstereo.model.checkpoint import save_checkpoint
+        from linstereo.checkpoints.checkpoint import save_checkpoint
 
         return save_checkpoint(self, Path(folder) / "linstereo.safetensors")
 

@@ -28,11 +28,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from linstereo import __version__
-from linstereo.data.disparity import write_disparity
-from linstereo.data.folder import write_calibration
-from linstereo.data.images import write_image
-from linstereo.data.npy import write_npy
-from linstereo.data.png import write_png_values
+from linstereo.data.datasets.folder import write_calibration
+from linstereo.data.formats.disparity import write_disparity
+from linstereo.data.formats.images import write_image
+from linstereo.data.formats.npy import write_npy
+from linstereo.data.formats.png import write_png_values
 from linstereo.errors import InputError
 from linstereo.files import atomic_path, read_file
 from linstereo.runs import output_folder
@@ -73,7 +73,7 @@ class WriterSettings:
     Args:
         engine: what kind of pairs.
         seed: which series of pairs, at least 0.
-        layout: `folder`, see `linstereo.data.folder`, or `sceneflow`, as FlyingThings3D in `linstereo.data.sceneflow`.
+        layout: `folder` or `sceneflow`, as the modules of these names in `linstereo.data.datasets` read them.
         depth: write depth maps too; they follow from disparity and calibration. Only in the layout `folder`.
     """
 

@@ -1,4 +1,4 @@
-"""The ground truth of a whole session: a folder of pairs in, a folder of the layout of `linstereo.data.tank` out.
+"""The ground truth of a whole session: a folder of pairs in, one in the layout of `linstereo.data.datasets.tank` out.
 
     <out>/left/0000.png, right/0000.png    the images, unchanged
     <out>/depth/0000.npy                   metres, 0 where the target is not seen
@@ -29,12 +29,12 @@ from typing import Any
 import numpy as np
 
 from linstereo import __version__
-from linstereo.data.disparity import write_disparity
-from linstereo.data.folder import list_folder, read_calibration, write_calibration
-from linstereo.data.images import write_image
-from linstereo.data.layout import read_views
-from linstereo.data.npy import write_npy
-from linstereo.data.png import write_png_values
+from linstereo.data.datasets.folder import list_folder, read_calibration, write_calibration
+from linstereo.data.datasets.layout import read_views
+from linstereo.data.formats.disparity import write_disparity
+from linstereo.data.formats.images import write_image
+from linstereo.data.formats.npy import write_npy
+from linstereo.data.formats.png import write_png_values
 from linstereo.data.sample import PairFiles
 from linstereo.errors import InputError
 from linstereo.files import atomic_path, read_file
@@ -96,7 +96,9 @@ def write_session(
     *,
     on_pair: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[PairReport]:
-    """Make the ground truth of all pairs of the folder `source` (see `linstereo.data.folder`) and write it to `out`.
+    """Make the ground truth of all pairs of the folder `source` and write it to `out`.
+
+    `source` is laid out as in `linstereo.data.datasets.folder`.
 
     `on_pair` is told how many pairs are done, of how many. Returns what became of each pair, in order; if none of them
     gave ground truth, an `InputError` tells why, and a folder that is new is not left.

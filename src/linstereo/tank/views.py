@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from linstereo.data.folder import write_calibration
-from linstereo.data.images import write_image
-from linstereo.data.npy import write_npy
-from linstereo.data.png import write_png_values
+from linstereo.data.datasets.folder import write_calibration
+from linstereo.data.formats.images import write_image
+from linstereo.data.formats.npy import write_npy
+from linstereo.data.formats.png import write_png_values
 from linstereo.errors import InputError
 from linstereo.files import atomic_path
 from linstereo.runs import output_folder

@@ -17,10 +17,10 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from linstereo.checkpoints.checkpoint_file import read_safetensors
 from linstereo.errors import InputError
 from linstereo.files import atomic_path
 from linstereo.model.backbone import BackboneFeatures
-from linstereo.model.checkpoint_file import read_safetensors
 from linstereo.runs import check_output_folder
 
 _LEVELS = 3

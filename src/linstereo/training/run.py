@@ -9,9 +9,10 @@ from types import ModuleType
 
 import torch
 
+from linstereo.checkpoints.checkpoint import OFFICIAL_BACKBONES, check_shapes, load_checkpoint, parse_config
+from linstereo.checkpoints.da3_weights import load_da3_weights
 from linstereo.errors import InputError
-from linstereo.model.backbone import Backbone, DepthAnything3, load_da3_weights
-from linstereo.model.checkpoint import OFFICIAL_BACKBONES, check_shapes, load_checkpoint, parse_config
+from linstereo.model.backbone import Backbone, DepthAnything3
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import LinStereoConfig, build
 from linstereo.runs import output_folder

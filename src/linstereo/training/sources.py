@@ -2,7 +2,7 @@
 
 A source is written as text:
 
-    folder=/my/pairs                  a dataset of `linstereo.data.catalogue` and its root
+    folder=/my/pairs                  a dataset of `linstereo.data.datasets.catalogue` and its root
     sceneflow=/data/sceneflow:train   with a split
     synth                             pairs rendered on the fly, each one new
     synth:height=288,underwater=0.5   with settings of the engine, and seed=N; count=N repeats the same N pairs
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from linstereo.data.catalogue import dataset_names, open_dataset
+from linstereo.data.datasets.catalogue import dataset_names, open_dataset
 from linstereo.data.sample import DatasetPart, StereoDataset
 from linstereo.errors import InputError
 

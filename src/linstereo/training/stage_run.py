@@ -8,13 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from linstereo.checkpoints.checkpoint import stored_weights
 from linstereo.errors import InputError
-from linstereo.evaluation.distributed import Worker
-from linstereo.model.checkpoint import stored_weights
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.precision import PRECISIONS
+from linstereo.processes import Worker
 from linstereo.training.batches import Batch
-from linstereo.training.distributed import mean_over_processes, whole_counts
 from linstereo.training.ema import WeightAverage
 from linstereo.training.feature_cache import FeatureCache
 from linstereo.training.muon import Muon, suits
@@ -95,7 +94,7 @@ class StageRun:
                 group["lr"] = rate
             optimizer.zero_grad(set_to_none=True)
         batches = [part.to(self.device) for part in parts]
-        counts = whole_counts([counts_of(batch, self.stage) for batch in batches], self.worker)
+        counts = self.worker.whole_counts([counts_of(batch, self.stage) for batch in batches])
         sums: dict[str, Tensor] = {}
         for i, batch in enumerate(batches):
             with self._gradients_stay_here(i + 1 < len(batches)):
@@ -107,7 +106,7 @@ class StageRun:
         for optimizer in self.optimizers:
             self.scaler.unscale_(optimizer)
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.stage.clip_norm)
-        figures, others = mean_over_processes({**sums, "gradient_norm": norm}, extras, self.worker)
+        figures, others = self.worker.mean({**sums, "gradient_norm": norm}, extras)
         self._check(figures)
         for optimizer in self.optimizers:
             self.scaler.step(optimizer)

@@ -16,9 +16,9 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from linstereo.checkpoints.checkpoint_file import read_header, read_safetensors
 from linstereo.errors import InputError
 from linstereo.files import atomic_path
-from linstereo.model.checkpoint_file import read_header, read_safetensors
 
 FILE_NAME = "training.safetensors"
 FORMAT = "linstereo-training/1"

@@ -11,15 +11,14 @@ import cv2
 import torch
 from torch import nn
 
+from linstereo.checkpoints.checkpoint import FILE_NAME as MODEL_FILE
+from linstereo.checkpoints.checkpoint import save_checkpoint, stored_weights
 from linstereo.cpu_memory import keep_freed_memory
-from linstereo.data.images import write_image
+from linstereo.data.formats.images import write_image
 from linstereo.errors import InputError
-from linstereo.evaluation.distributed import Worker
-from linstereo.model.checkpoint import FILE_NAME as MODEL_FILE
-from linstereo.model.checkpoint import save_checkpoint, stored_weights
 from linstereo.model.linstereo import LinStereo
+from linstereo.processes import Worker
 from linstereo.training.batches import Batch, Shares, TrainingPairs, training_batches
-from linstereo.training.distributed import gathered, summed
 from linstereo.training.feature_cache import FeatureCache
 from linstereo.training.metrics_log import MetricsLog
 from linstereo.training.recipe import Recipe, Stage
@@ -177,7 +176,7 @@ class Trainer:
         try:
             result = run.step(parts, rate=rate, extras=extras)
         except NotFiniteError as error:
-            shares = gathered([name for part in parts for name in part.names], self.session.worker)
+            shares = self.session.worker.gathered([name for part in parts for name in part.names])
             names = ", ".join(name for share in shares for name in share)
             raise InputError(
                 f"step {done.total_steps + 1} (stage {stage.name!r}) has {error} with the pairs {names}; nothing of "
@@ -241,8 +240,8 @@ class Trainer:
         self.model.eval()
         with run.average.swapped():
             total, rows = validator.sums(self.model, self.session.device, pictures=with_picture)
-            values = means(summed(total, worker))
-            rows = [row for share in gathered(rows, worker) for row in share]
+            values = means(worker.summed(total))
+            rows = [row for share in worker.gathered(rows) for row in share]
             if values and (self.progress.best is None or values["EPE"] < self.progress.best):
                 self.progress = dataclasses.replace(self.progress, best=values["EPE"])
                 if worker.leads:

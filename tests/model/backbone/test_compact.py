@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from linstereo.checkpoints.checkpoint import load_checkpoint, save_checkpoint
 from linstereo.errors import InputError
 from linstereo.model.backbone import CompactBackbone
-from linstereo.model.checkpoint import load_checkpoint, save_checkpoint
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import build, preset
 

@@ -18,16 +18,14 @@ from huggingface_hub.errors import (
 from safetensors.torch import save_file
 from torch import Tensor
 
+from linstereo.checkpoints.da3_weights import load_da3_weights, official_key, resolve_checkpoint
 from linstereo.errors import InputError
 from linstereo.model.backbone import (
     VIT_B,
     VIT_S,
     DepthAnything3,
     build_da3,
-    load_da3_weights,
-    resolve_checkpoint,
 )
-from linstereo.model.backbone.loading import official_key
 
 Weights = dict[str, Tensor]
 PROJECTION = "model.head.projects.1.weight"

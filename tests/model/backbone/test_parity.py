@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from linstereo.model.backbone import DepthAnything3, NativeOutput, build_da3, load_da3_weights, positions, vit
-from linstereo.model.backbone.loading import UNUSED_KEYS, official_key
+from linstereo.checkpoints.da3_weights import UNUSED_KEYS, load_da3_weights, official_key
+from linstereo.model.backbone import DepthAnything3, NativeOutput, build_da3, positions, vit
 
 SIZES = ((70, 98), (112, 56))  # 5 x 7 and 8 x 4 patches
 TOLERANCE = 1e-10

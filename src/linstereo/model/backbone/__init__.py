@@ -9,7 +9,6 @@ from linstereo.model.backbone.da3 import (
     NativeOutput,
     build_da3,
 )
-from linstereo.model.backbone.loading import load_da3_weights, resolve_checkpoint
 from linstereo.model.backbone.protocol import Backbone, BackboneFeatures
 
 __all__ = [
@@ -22,6 +21,4 @@ __all__ = [
     "DepthAnything3",
     "NativeOutput",
     "build_da3",
-    "load_da3_weights",
-    "resolve_checkpoint",
 ]

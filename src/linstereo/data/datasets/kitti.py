@@ -1,0 +1,144 @@
+"""KITTI stereo 2012 and 2015: street scenes with sparse disparity from a laser scanner (Geiger et al., Menze et al.).
+
+    2015:  <root>/{training,testing}/{image_2,image_3}/000000_10.png               left and right colour images
+           <root>/training/{disp_occ_0,disp_noc_0}/000000_10.png                   disparity x 256, uint16, 0 = unknown
+           <root>/{training,testing}/calib_cam_to_cam/000000.txt                   calibration, a separate download
+    2012:  <root>/{training,testing}/{colored_0,colored_1,image_0,image_1}/000000_10.png   colour and grey images
+           <root>/training/{disp_occ,disp_noc}/000000_10.png
+           <root>/{training,testing}/calib/000000.txt
+
+Only the frames *_10 have ground truth; the frames *_11 of the scene-flow benchmark are left out. `disp_occ` holds all
+ground truth, `disp_noc` only that of points which the right camera sees too. The split `train-partial` is for copies of
+a part of the 2015 set: it takes the frames with any ground truth, that of `disp_noc` where `disp_occ` is missing.
+"""
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from linstereo.data.datasets.layout import (
+    check_root,
+    check_size,
+    choose_split,
+    file_names,
+    read_views,
+    require_folder,
+    require_some,
+    require_stems,
+)
+from linstereo.data.formats.calibration_files import read_kitti_calibration
+from linstereo.data.formats.disparity import read_disparity
+from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
+
+_FOLDERS = {"train": "training", "training": "training", "test": "testing", "testing": "testing"}
+_SPELLINGS_2015 = {**_FOLDERS, "train-partial": "training-partial"}
+_SPELLINGS_2012 = {**_FOLDERS, "train-grey": "training-grey", "test-grey": "testing-grey"}
+SPLITS_2015 = tuple(_SPELLINGS_2015)
+"""`train` (also `training`) has ground truth, `test` (also `testing`) has none, `train-partial` may lack some."""
+SPLITS_2012 = tuple(_SPELLINGS_2012)
+"""As for 2015, in colour; with `-grey` the grey images, which the 2012 benchmark was first published with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Edition:
+    name: str
+    left: str
+    right: str
+    occ: str
+    noc: str
+    calibration: str
+    grey: bool = False
+
+
+_COLOUR_2015 = _Edition("kitti2015", "image_2", "image_3", "disp_occ_0", "disp_noc_0", "calib_cam_to_cam")
+_COLOUR_2012 = _Edition("kitti2012", "colored_0", "colored_1", "disp_occ", "disp_noc", "calib")
+_GREY_2012 = _Edition("kitti2012", "image_0", "image_1", "disp_occ", "disp_noc", "calib", grey=True)
+
+
+def open_kitti2015(root: str | os.PathLike[str], split: str | None = None) -> ListedDataset:
+    """Open KITTI 2015 (200 training and 200 test pairs); `split` is one of `SPLITS_2015`, None means `train`."""
+    split = choose_split(split, dataset="kitti2015", splits=_SPELLINGS_2015, default="train")
+    folder, _, partial = split.partition("-")
+    return _open(root, _COLOUR_2015, folder=folder, split=split, partial=bool(partial))
+
+
+def open_kitti2012(root: str | os.PathLike[str], split: str | None = None) -> ListedDataset:
+    """Open KITTI 2012 (194 training and 195 test pairs); `split` is one of `SPLITS_2012`, None means `train`."""
+    split = choose_split(split, dataset="kitti2012", splits=_SPELLINGS_2012, default="train")
+    folder, _, grey = split.partition("-")
+    return _open(root, _GREY_2012 if grey else _COLOUR_2012, folder=folder, split=split)
+
+
+def read_kitti_pair(files: PairFiles, *, grey: bool = False) -> StereoSample:
+    """Read one listed pair; `disparity` is the file of disp_occ (or all there is), `occlusion` of disp_noc."""
+    left, right = read_views(files)
+    disparity = valid = occluded = calibration = None
+    if files.disparity is not None:
+        disparity = read_disparity(files.disparity)
+        check_size(left, files.left, disparity, files.disparity)
+        valid = disparity > 0
+    if files.occlusion is not None and valid is not None:
+        visible = read_disparity(files.occlusion) > 0
+        check_size(left, files.left, visible, files.occlusion)
+        occluded = valid & ~visible
+    if files.calibration is not None:
+        calibration = read_kitti_calibration(files.calibration, grey=grey)
+    return StereoSample(
+        name=files.name,
+        left=left,
+        right=right,
+        disparity=disparity,
+        valid=valid,
+        occluded=occluded,
+        calibration=calibration,
+    )
+
+
+def _open(
+    root: str | os.PathLike[str], edition: _Edition, *, folder: str, split: str, partial: bool = False
+) -> ListedDataset:
+    base = check_root(root, dataset=edition.name, expected=[f"{folder}/{edition.left}"]) / folder
+    lefts = _frames(base / edition.left)
+    right_folder = require_folder(base / edition.right, dataset=edition.name, holding="the right images")
+    rights = _frames(right_folder)
+    require_stems(lefts, rights, dataset=edition.name, folder=right_folder, holding="the right image")
+    require_stems(rights, lefts, dataset=edition.name, folder=base / edition.left, holding="the left image")
+    truths, visibles = base / edition.occ, base / edition.noc
+    with_truth = folder == "training"
+    if with_truth and not partial:
+        require_folder(truths, dataset=edition.name, holding="the disparity of all points")
+        require_stems(lefts, _frames(truths), dataset=edition.name, folder=truths, holding="the disparity")
+        if visibles.is_dir():
+            holding = "the non-occluded disparity"
+            require_stems(lefts, _frames(visibles), dataset=edition.name, folder=visibles, holding=holding)
+    all_points = set(_frames(truths)) if with_truth and truths.is_dir() else set()
+    seen_points = set(_frames(visibles)) if with_truth and visibles.is_dir() else set()
+    if partial:
+        lefts = sorted((all_points | seen_points).intersection(lefts))
+    calibration_folder = base / edition.calibration
+    calibrations = file_names(calibration_folder) if calibration_folder.is_dir() else set()
+    files = [
+        PairFiles(
+            name=f"{folder}/{frame.removesuffix('.png')}",
+            left=base / edition.left / frame,
+            right=right_folder / frame,
+            disparity=(truths if frame in all_points else visibles) / frame if with_truth else None,
+            occlusion=visibles / frame if frame in all_points & seen_points else None,
+            calibration=_calibration(calibration_folder, frame, calibrations),
+        )
+        for frame in lefts
+    ]
+    looked_for = f"*_10.png with ground truth in {edition.occ} or {edition.noc}" if partial else "*_10.png"
+    require_some(files, dataset=edition.name, looked_for=looked_for, where=base / edition.left)
+    read = functools.partial(read_kitti_pair, grey=edition.grey)
+    return ListedDataset(f"{edition.name}/{split}", files, read)
+
+
+def _frames(folder: Path) -> list[str]:
+    return sorted(name for name in file_names(folder) if name.endswith("_10.png"))
+
+
+def _calibration(folder: Path, frame: str, available: set[str]) -> Path | None:
+    name = frame.removesuffix("_10.png") + ".txt"
+    return folder / name if name in available else None
