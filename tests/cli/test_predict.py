@@ -15,7 +15,8 @@ import trimesh
 from linstereo.cli import main
 from linstereo.cli.cameras import calibration_of
 from linstereo.cli.pairs import find_images, output_names, pair_up
-from linstereo.cli.predict import OUTPUTS, write_results
+from linstereo.cli.predict import OUTPUTS
+from linstereo.cli.prediction_jobs import write_results
 from linstereo.data.datasets.folder import write_calibration
 from linstereo.data.formats.calibration_files import write_middlebury_calibration
 from linstereo.data.formats.depth_maps import read_depth

@@ -1,27 +1,39 @@
-"""The `linstereo` command: one module per subcommand, each a thin face over the package."""
+"""The `linstereo` command: one module per subcommand, each a thin face over the package, imported when it is named."""
 
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from linstereo import __version__
-from linstereo.cli import ablate, evaluate, info, predict, submit, synth, tank, train
 from linstereo.cli.process import guarded
 from linstereo.errors import InputError
 
-COMMANDS = (predict, synth, tank, train, ablate, evaluate, submit, info)
+COMMANDS = {
+    "predict": "disparity, depth and point clouds of one or many rectified pairs",
+    "synth": "write a data set of synthetic stereo pairs with exact ground truth",
+    "tank": "ground truth under water: a target with AprilTags, its design, and depth from its CAD model",
+    "train": "train a model, or fine-tune one on your own pairs",
+    "ablate": "train the variants of the paper's ablation tables, and put their figures beside the paper's",
+    "evaluate": "measure a model, SGBM or another tool's predictions on benchmarks",
+    "submit": "pack predictions for the test servers of KITTI, Middlebury and ETH3D",
+    "info": "print the parts of a checkpoint or a preset, their parameters and GFLOPs",
+}
+"""The subcommands, each in the module of this package with its name, and a line about each for the help."""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+def build_parser(words: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
+    """The parser of the command line; only the subcommands among `words` are imported and have their options."""
     parser = argparse.ArgumentParser(
         prog="linstereo",
         description="Stereo matching with global, linear-cost attention: metric depth from a pair of pictures.",
     )
     parser.add_argument("--version", action="version", version=f"linstereo {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_parser(subparsers)
+    for name, line in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=line)
+        if name in words:
+            import_module(f"linstereo.cli.{name}").add_options(subparser)
     return parser
 
 
@@ -38,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for word in words:
             if word.startswith("-") and word.endswith("=--"):  # which argparse would turn into an empty list
                 raise InputError(f"{word.removesuffix('=--')} is given without a value; write it after the =")
-        options = build_parser().parse_args(words)
+        options = build_parser(words).parse_args(words)
         code: int | None = options.run(options)
         return code
 

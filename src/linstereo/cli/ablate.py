@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linstereo.cli.method_options import no_progress, parse_benchmark, progress_bar
-from linstereo.cli.options import Subparsers
 from linstereo.cli.training_session import (
     TrainingDisplay,
     add_session_options,
@@ -29,14 +28,12 @@ if TYPE_CHECKING:
     from linstereo.training.trainer import Session
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Declare the subcommand."""
-    parser = subparsers.add_parser(
-        "ablate",
-        help="train the variants of the paper's ablation tables, and put their figures beside the paper's",
-        description="Train every row of the paper's ablation tables, or some of them, all derived from one recipe and "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (
+        "Train every row of the paper's ablation tables, or some of them, all derived from one recipe and "
         "with the same number of steps, and write OUT/TABLE.md, .csv and .json. The same command again goes on where "
-        "it stopped; rows that are done are not trained again.",
+        "it stopped; rows that are done are not trained again."
     )
     parser.add_argument(
         "--table",

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from linstereo.cli.method_options import (
     add_method_options,
@@ -13,26 +14,22 @@ from linstereo.cli.method_options import (
     parse_benchmark,
     progress_bar,
 )
-from linstereo.cli.options import Subparsers, check_threads
+from linstereo.cli.options import check_threads
 from linstereo.errors import InputError
-from linstereo.evaluation.protocol import get_protocol, protocol_names
-from linstereo.evaluation.report import markdown_report
-from linstereo.evaluation.result_files import write_results
-from linstereo.evaluation.runner import Benchmark, evaluate, open_benchmark
-from linstereo.processes import joined_workers
+
+if TYPE_CHECKING:
+    from linstereo.evaluation.runner import Benchmark
 
 _PICTURES = 12
 _LONGEST_NAME = 100
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Declare the subcommand."""
-    parser = subparsers.add_parser(
-        "evaluate",
-        help="measure a model, SGBM or another tool's predictions on benchmarks",
-        description="Measure disparities on one or several benchmarks: a JSON file with every figure, tables in "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (
+        "Measure disparities on one or several benchmarks: a JSON file with every figure, tables in "
         "Markdown, and an HTML report with pictures. A run that was stopped goes on when it is started again; "
-        "torchrun --nproc-per-node=N -m linstereo evaluate ... shares it among N processes.",
+        "torchrun --nproc-per-node=N -m linstereo evaluate ... shares it among N processes."
     )
     parser.add_argument(
         "--benchmark",
@@ -76,6 +73,12 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Measure, write the files and print the tables."""
+    from linstereo.evaluation.protocol import get_protocol, protocol_names
+    from linstereo.evaluation.report import markdown_report
+    from linstereo.evaluation.result_files import write_results
+    from linstereo.evaluation.runner import evaluate
+    from linstereo.processes import joined_workers
+
     if options.list:
         for name in protocol_names():
             print(f"{name:<20}{get_protocol(name).title}: {get_protocol(name).pairs}")
@@ -108,7 +111,9 @@ def run(options: argparse.Namespace) -> None:
         print(f"written: {', '.join(map(str, written))}")
 
 
-def _open_benchmarks(texts: list[str], *, limit: int | None) -> list[Benchmark]:
+def _open_benchmarks(texts: list[str], *, limit: int | None) -> "list[Benchmark]":
+    from linstereo.evaluation.runner import open_benchmark
+
     if not texts:
         raise InputError("no benchmark is given; add --benchmark NAME=ROOT, or --list to see their names")
     benchmarks = []

@@ -5,18 +5,15 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from linstereo.cli.options import Subparsers, image_size
+from linstereo.cli.options import image_size
 from linstereo.errors import InputError
 
 if TYPE_CHECKING:
     from linstereo.model.presets import LinStereoConfig
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Declare the subcommand."""
-    parser = subparsers.add_parser(
-        "info", help="print the parts of a checkpoint or a preset, their parameters and GFLOPs"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument(
         "model",
         nargs="?",

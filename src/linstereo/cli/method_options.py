@@ -4,13 +4,13 @@ import argparse
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING
 
 from linstereo.cli.options import add_model_options, load_model
 from linstereo.errors import InputError
-from linstereo.evaluation.baselines import FolderMethod, SgbmMethod
-from linstereo.evaluation.methods import Method, ModelMethod
+
+if TYPE_CHECKING:
+    from linstereo.evaluation.methods import Method
 
 _FOLDER = "folder:"
 _MODEL_OPTIONS = ("model", "backbone", "iters", "scale", "device", "precision")
@@ -28,8 +28,11 @@ def add_method_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
 
 
-def build_method(options: argparse.Namespace, *, title: str | None, device: str | None = None) -> Method:
+def build_method(options: argparse.Namespace, *, title: str | None, device: str | None = None) -> "Method":
     """The method that the options describe; `device` is where the network runs unless the user says otherwise."""
+    from linstereo.evaluation.baselines import FolderMethod, SgbmMethod
+    from linstereo.evaluation.methods import ModelMethod
+
     chosen: str = options.method
     if chosen == "model":
         options.device = device if options.device is None else options.device
@@ -76,6 +79,8 @@ def parse_benchmark(text: str) -> tuple[str, str | None, Path]:
 @contextlib.contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Callable[[str], None]]:
     """A bar on the terminal, see `linstereo.evaluation.runner.Progress`."""
+    from tqdm import tqdm
+
     with tqdm(total=total, desc=title, unit="img", disable=None) as bar:
 
         def on_image(name: str) -> None:

@@ -5,23 +5,20 @@ import sys
 from pathlib import Path
 
 from linstereo.cli.method_options import add_method_options, build_method, parse_benchmark, progress_bar
-from linstereo.cli.options import Subparsers
-from linstereo.evaluation.submission import FORMATS, write_submission
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Declare the subcommand."""
-    parser = subparsers.add_parser(
-        "submit",
-        help="pack predictions for the test servers of KITTI, Middlebury and ETH3D",
-        description="Predict the pairs a test server asks for and pack them in its official format. A run that was "
-        "stopped goes on when it is started again.",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (
+        "Predict the pairs a test server asks for and pack them in its official format. A run that was "
+        "stopped goes on when it is started again."
     )
     parser.add_argument(
         "--benchmark",
         required=True,
         metavar="NAME[:SPLIT]=ROOT",
-        help=f"one of {', '.join(FORMATS)}, and the folder of its dataset; with a split, only that part of it",
+        help="kitti2012, kitti2015, middlebury, middlebury-f, middlebury-q or eth3d, and the folder of its dataset; "
+        "with a split, only that part of it",
     )
     parser.add_argument("--name", required=True, help="the method's name: letters, digits and hyphens")
     parser.add_argument(
@@ -34,6 +31,8 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Predict, pack and say where the archive is."""
+    from linstereo.evaluation.submission import write_submission
+
     benchmark, split, root = parse_benchmark(options.benchmark)
     archive = write_submission(
         benchmark,

@@ -6,19 +6,17 @@ import sys
 
 from tqdm import tqdm
 
-from linstereo.cli.options import Subparsers, image_size
+from linstereo.cli.options import image_size
 
 _LAYOUTS = ("folder", "sceneflow")
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Declare the subcommand."""
-    parser = subparsers.add_parser(
-        "synth",
-        help="write a data set of synthetic stereo pairs with exact ground truth",
-        description="Render random scenes, in air and under water, as stereo pairs with exact disparity and occlusion. "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (
+        "Render random scenes, in air and under water, as stereo pairs with exact disparity and occlusion. "
         "The same seed gives the same bytes, whatever the number of workers; a run that was stopped goes on when it is "
-        "started again, and a larger --count adds pairs.",
+        "started again, and a larger --count adds pairs."
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of the data set")
     parser.add_argument("--count", type=int, required=True, metavar="N", help="number of pairs")

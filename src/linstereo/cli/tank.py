@@ -15,14 +15,12 @@ if TYPE_CHECKING:
 _PAPERS = ("a4", "a3", "a2", "a1", "a0", "letter", "tabloid")
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Declare the subcommand and its own subcommands."""
-    parser = subparsers.add_parser(
-        "tank",
-        help="ground truth under water: a target with AprilTags, its design, and depth from its CAD model",
-        description="Measure stereo under water with a target of known geometry: design one (target), photograph it, "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the actions."""
+    parser.description = (
+        "Measure stereo under water with a target of known geometry: design one (target), photograph it, "
         "and turn the pairs into a benchmark with metric ground truth (ground-truth). `render` makes pictures of the "
-        "target in a tank, to try it all out.",
+        "target in a tank, to try it all out."
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add_target(actions)

@@ -5,7 +5,6 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from linstereo.cli.options import Subparsers
 from linstereo.cli.training_session import (
     TrainingDisplay,
     add_session_options,
@@ -21,13 +20,11 @@ if TYPE_CHECKING:
     from linstereo.training.recipe import Recipe
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Declare the subcommand."""
-    parser = subparsers.add_parser(
-        "train",
-        help="train a model, or fine-tune one on your own pairs",
-        description="Train by a recipe. The same command again goes on where the run in --out stopped, for whatever "
-        "reason. torchrun --nproc-per-node=N -m linstereo train ... shares each batch among N GPUs or processes.",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (
+        "Train by a recipe. The same command again goes on where the run in --out stopped, for whatever "
+        "reason. torchrun --nproc-per-node=N -m linstereo train ... shares each batch among N GPUs or processes."
     )
     parser.add_argument(
         "--config",
