@@ -1,6 +1,6 @@
 # make demo   disparity, depth, point clouds and pictures of the bundled pairs, into out/
 # make test   all tests
-# make lint   ruff and mypy
+# make lint   ruff, mypy, and what may import what (import-linter)
 # Each target sets up its own environment in .venv; another Python: make PYTHON=python3.12 demo
 
 PYTHON ?= python3
@@ -21,6 +21,7 @@ lint: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-cache --no-logo
 
 clean:
 	rm -rf $(VENV) out

@@ -120,7 +120,7 @@ class StereoPredictor:
             use_prior: False makes a model that starts from monocular depth (DPI) start from zero disparity, as it does
                 where it falls back.
         """
-        iterations = checked_iterations(self.model.config.iterations if iters is None else iters)
+        iterations = self.iterations(iters)
         height, width = pair_size(left, right)
         plan = self.plan(height, width, scale=scale, volume=volume)
         what = f"a pair of {width} x {height} px, run at {plan.width} x {plan.height} px,"
@@ -130,6 +130,10 @@ class StereoPredictor:
             torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32),
         ):
             return self._run(*read_pair(left, right), plan, iterations, on_iteration, use_prior)
+
+    def iterations(self, iters: int | None) -> int:
+        """Refinement iterations that `predict` runs when it is asked for `iters`; an `InputError` if it cannot."""
+        return checked_iterations(self.model.config.iterations if iters is None else iters)
 
     def plan(self, height: int, width: int, *, scale: float | None = None, volume: VolumeKind | None = None) -> RunPlan:
         """How a pair of height x width px will be predicted; an `InputError` if that cannot fit into memory.

@@ -163,7 +163,7 @@ def predict_jobs(
     bad: BadPairs,
 ) -> None:
     """Predict all pairs, write their results into `out`, and a line about each to stdout."""
-    iterations = predictor.model.config.iterations if options.iters is None else options.iters
+    iterations = predictor.iterations(options.iters)
     with tqdm(total=len(jobs) * iterations, unit="it", desc="predict", disable=None) as bar:
         for number, job in enumerate(jobs, start=1):
             bar.set_postfix_str(job.name)

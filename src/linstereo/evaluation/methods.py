@@ -92,7 +92,6 @@ class ModelMethod:
     ) -> None:
         import torch
 
-        from linstereo.model.presets import checked_iterations
         from linstereo.run_plan import check_scale
 
         check_scale(scale)
@@ -102,7 +101,7 @@ class ModelMethod:
                 "leave it out"
             )
         self._predictor = predictor
-        self._iters = checked_iterations(predictor.model.config.iterations if iters is None else iters)
+        self._iters = predictor.iterations(iters)
         self._scale = scale
         self.zero_start = zero_start
         untrained = "" if predictor.trained else ", random weights"
