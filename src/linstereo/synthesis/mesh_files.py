@@ -1,6 +1,9 @@
 """Meshes from any folder: .obj, .glb, .gltf, .stl, .ply and .off files."""
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +75,8 @@ def read_mesh(path: str | Path) -> Mesh:
     about that many; then it is mapped from its box.
     """
     path = Path(path)
-    loaded = _load(path)
+    with mesh_reader(path, most_bytes=MAX_BYTES, remedy="remove it from the folder or replace it") as load:
+        loaded = load(force="mesh")
     vertices = np.asarray(loaded.vertices, np.float64)
     faces = np.asarray(loaded.faces, np.int64)
     if len(faces) == 0 or len(vertices) == 0:
@@ -100,20 +104,20 @@ def read_mesh(path: str | Path) -> Mesh:
     return Mesh(vertices, index, uv, smoothed(vertices, index))
 
 
-def _load(path: Path) -> Any:
+@contextmanager
+def mesh_reader(path: Path, *, most_bytes: int, remedy: str) -> Iterator[Callable[..., Any]]:
+    """`trimesh.load` for `path`; whatever goes wrong in the block becomes an `InputError` that ends with the remedy."""
     trimesh = extras.require("trimesh", extra="synth", purpose="reading meshes")
+    if not path.is_file():
+        raise InputError(f"the mesh {path} does not exist; check the path")
+    if path.stat().st_size > most_bytes:
+        raise InputError(f"the mesh {path} is larger than {most_bytes // 1_000_000} MB; make it coarser first")
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"the mesh {path} is larger than {MAX_BYTES // 1_000_000} MB; make it coarser first")
-        return trimesh.load(path, force="mesh", process=False, skip_materials=True)
-    except InputError:
-        raise
+        yield partial(trimesh.load, path, process=False, skip_materials=True)
     # The readers of the many formats fail in as many ways on a broken file.
     except Exception as error:
         reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise InputError(
-            f"the mesh {path} cannot be read ({reason}); remove it from the folder or replace it"
-        ) from error
+        raise InputError(f"the mesh {path} cannot be read ({reason}); {remedy}") from error
 
 
 def _texture_coordinates(loaded: Any, count: int) -> Any:

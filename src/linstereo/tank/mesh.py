@@ -4,13 +4,12 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from linstereo import extras
 from linstereo.errors import InputError
+from linstereo.synthesis.mesh_files import mesh_reader
 from linstereo.tank.layout import UNITS
 
 SUFFIXES = (".stl", ".obj", ".ply", ".glb")
@@ -127,14 +126,9 @@ def _read(path: Path) -> list[tuple[str, Floats, Integers]]:
 
 
 def _loaded(path: Path) -> list[tuple[str, Floats, Integers]]:
-    trimesh = extras.require("trimesh", extra="synth", purpose="reading meshes")
-    if not path.is_file():
-        raise InputError(f"the mesh {path} does not exist; check the path")
-    if path.stat().st_size > MAX_BYTES:
-        raise InputError(f"the mesh {path} is larger than {MAX_BYTES // 1_000_000} MB; export it more coarsely")
-    options: dict[str, Any] = {"split_objects": True} if path.suffix.lower() == ".obj" else {}
-    try:
-        scene: Any = trimesh.load(path, force="scene", process=False, skip_materials=True, **options)
+    options = {"split_objects": True} if path.suffix.lower() == ".obj" else {}
+    with mesh_reader(path, most_bytes=MAX_BYTES, remedy="export it again") as load:
+        scene = load(force="scene", **options)
         placed = [(str(node), *scene.graph[node]) for node in scene.graph.nodes_geometry]
         meshes = [
             (name if path.suffix.lower() == ".glb" else str(key), scene.geometry[key], np.asarray(matrix, np.float64))
@@ -149,7 +143,3 @@ def _loaded(path: Path) -> list[tuple[str, Floats, Integers]]:
             )
             for name, mesh, matrix in meshes
         ]
-    # The readers of the formats fail in many ways on a broken file.
-    except Exception as error:
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise InputError(f"the mesh {path} cannot be read ({reason}); export it again") from error

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from linstereo import extras
 from linstereo.errors import InputError
 from linstereo.tank.layout import TagLayout
 from linstereo.tank.mesh import TargetMesh
@@ -93,15 +94,17 @@ class _Surface:
     """Distances from points to a mesh."""
 
     def __init__(self, mesh: TargetMesh) -> None:
+        triangles = extras.require("trimesh.triangles", extra="synth", purpose="measuring distances to meshes")
+        self._closest = triangles.closest_point
         self.corners = mesh.vertices[mesh.faces]  # [F, 3, 3]
         self.low, self.high = self.corners.min(axis=1), self.corners.max(axis=1)  # [F, 3]
 
     def distance(self, point: Floats, *, reach: float) -> float:
         """Metres from a point [3] to the surface; infinite beyond `reach`."""
-        near = ((point >= self.low - reach) & (point <= self.high + reach)).all(axis=1)
-        if not near.any():
+        near = self.corners[((point >= self.low - reach) & (point <= self.high + reach)).all(axis=1)]
+        if not len(near):
             return float("inf")
-        found = float(_distances(point, self.corners[near]).min())
+        found = float(np.linalg.norm(self._closest(near, np.broadcast_to(point, (len(near), 3))) - point, axis=1).min())
         return found if found <= reach else float("inf")
 
     def holds(self, points: Floats, *, tolerance: float) -> bool:
@@ -119,19 +122,6 @@ class _Surface:
         hits = hits[np.abs(hits) < _DEPTH]
         before, behind = (hits > 5e-4).any(), (hits < -5e-4).any()
         return bool(before and not behind)
-
-
-def _distances(point: Floats, corners: Floats) -> Floats:
-    """Distances [N] from one point to triangles [N, 3, 3]."""
-    edges = np.roll(corners, -1, axis=1) - corners  # [N, 3, 3]
-    away = point - corners
-    along = np.clip((away * edges).sum(axis=2) / np.maximum((edges**2).sum(axis=2), 1e-300), 0, 1)
-    to_edges = np.linalg.norm(away - along[..., None] * edges, axis=2).min(axis=1)
-    normal = np.cross(edges[:, 0], edges[:, 1])
-    inside = ((np.cross(edges, away) * normal[:, None]).sum(axis=2) >= 0).all(axis=1)
-    length = np.linalg.norm(normal, axis=1)
-    to_plane = np.abs((away[:, 0] * normal).sum(axis=1)) / np.maximum(length, 1e-300)
-    return np.asarray(np.where(inside & (length > 0), to_plane, to_edges))
 
 
 def _crossings(point: Floats, direction: Floats, corners: Floats) -> Floats:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from linstereo import extras
 from linstereo.errors import InputError
 from linstereo.files import atomic_path
 from linstereo.runs import output_folder
@@ -132,12 +133,13 @@ def make_target(design: TargetDesign | None = None) -> Target:
 
 def write_target(folder: str | os.PathLike[str], target: Target) -> list[Path]:
     """Write target.obj (named parts), target.stl (metres) and tags.json into a folder, made if it is not there."""
+    text, surface = _exported(target)
     with output_folder(folder) as root:
         paths = [root / "target.obj", root / "target.stl", root / "tags.json"]
         with atomic_path(paths[0]) as temporary:
-            temporary.write_text(_obj(target), encoding="ascii")
+            temporary.write_text(text, encoding="ascii")
         with atomic_path(paths[1]) as temporary:
-            temporary.write_bytes(_stl(target.mesh))
+            temporary.write_bytes(surface)
         write_layout(paths[2], target.layout)
     return paths
 
@@ -229,23 +231,12 @@ def _rod(start: Floats, end: Floats, radius: float) -> tuple[Floats, Integers]:
     return vertices, faces
 
 
-def _obj(target: Target) -> str:
-    lines = ["# metres; x right, y down, z away from the viewer"]
-    mesh, first = target.mesh, 1
-    for body, name in enumerate(target.names):
-        faces = mesh.faces[mesh.body == body]
-        used, local = np.unique(faces, return_inverse=True)
-        lines.append(f"o {name}")
-        lines += [f"v {x:.9g} {y:.9g} {z:.9g}" for x, y, z in mesh.vertices[used]]
-        lines += [f"f {a} {b} {c}" for a, b, c in local.reshape(-1, 3) + first]
-        first += len(used)
-    return "\n".join(lines) + "\n"
-
-
-def _stl(mesh: TargetMesh) -> bytes:
-    corners = mesh.vertices[mesh.faces]
-    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-300)
-    record = np.zeros(len(corners), np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra", "<u2")]))
-    record["normal"], record["corners"] = normal, corners
-    return b"linstereo tank target, metres".ljust(80) + len(corners).to_bytes(4, "little") + record.tobytes()
+def _exported(target: Target) -> tuple[str, bytes]:
+    """The text of target.obj, in which each body is an object with its name, and the content of target.stl."""
+    trimesh = extras.require("trimesh", extra="synth", purpose="writing meshes")
+    whole = trimesh.Trimesh(target.mesh.vertices, target.mesh.faces, process=False)
+    bodies = whole.submesh([target.mesh.body == body for body in range(len(target.names))], repair=False)
+    scene = trimesh.Scene(dict(zip(target.names, bodies, strict=True)))
+    header = "metres; x right, y down, z away from the viewer"
+    text = scene.export(file_type="obj", header=header, digits=12, include_normals=False)
+    return text, whole.export(file_type="stl")
