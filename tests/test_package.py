@@ -11,7 +11,7 @@ import linstereo
 from linstereo import extras
 from linstereo.errors import InputError, MissingExtraError
 
-OPTIONAL = {"embreex", "trimesh", "OpenEXR", "tensorboard"}
+OPTIONAL = {"embreex", "OpenEXR", "tensorboard"}
 
 
 def test_dir_shows_the_api_and_every_name_is_there():

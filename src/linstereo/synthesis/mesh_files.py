@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from linstereo import extras
 from linstereo.errors import InputError
 from linstereo.synthesis.mesh_tools import Floats, box_mapped, smoothed
 from linstereo.synthesis.scene import Mesh
@@ -107,7 +106,8 @@ def read_mesh(path: str | Path) -> Mesh:
 @contextmanager
 def mesh_reader(path: Path, *, most_bytes: int, remedy: str) -> Iterator[Callable[..., Any]]:
     """`trimesh.load` for `path`; whatever goes wrong in the block becomes an `InputError` that ends with the remedy."""
-    trimesh = extras.require("trimesh", extra="synth", purpose="reading meshes")
+    import trimesh  # which takes longer than most commands that need none of it
+
     if not path.is_file():
         raise InputError(f"the mesh {path} does not exist; check the path")
     if path.stat().st_size > most_bytes:

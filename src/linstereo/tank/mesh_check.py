@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from linstereo import extras
 from linstereo.errors import InputError
 from linstereo.tank.layout import TagLayout
 from linstereo.tank.mesh import TargetMesh
@@ -94,8 +93,9 @@ class _Surface:
     """Distances from points to a mesh."""
 
     def __init__(self, mesh: TargetMesh) -> None:
-        triangles = extras.require("trimesh.triangles", extra="synth", purpose="measuring distances to meshes")
-        self._closest = triangles.closest_point
+        from trimesh.triangles import closest_point
+
+        self._closest = closest_point
         self.corners = mesh.vertices[mesh.faces]  # [F, 3, 3]
         self.low, self.high = self.corners.min(axis=1), self.corners.max(axis=1)  # [F, 3]
 

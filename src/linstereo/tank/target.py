@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from linstereo import extras
 from linstereo.errors import InputError
 from linstereo.files import atomic_path
 from linstereo.runs import output_folder
@@ -233,7 +232,8 @@ def _rod(start: Floats, end: Floats, radius: float) -> tuple[Floats, Integers]:
 
 def _exported(target: Target) -> tuple[str, bytes]:
     """The text of target.obj, in which each body is an object with its name, and the content of target.stl."""
-    trimesh = extras.require("trimesh", extra="synth", purpose="writing meshes")
+    import trimesh
+
     whole = trimesh.Trimesh(target.mesh.vertices, target.mesh.faces, process=False)
     bodies = whole.submesh([target.mesh.body == body for body in range(len(target.names))], repair=False)
     scene = trimesh.Scene(dict(zip(target.names, bodies, strict=True)))
