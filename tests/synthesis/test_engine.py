@@ -14,9 +14,9 @@ from tests.synthesis.small_scenes import WHITE, cluttered, scene, wall, warped
 from linstereo.data.sample import StereoDataset
 from linstereo.errors import InputError
 from linstereo.synthesis import engine as engine_module
-from linstereo.synthesis.engine import EngineSettings, RenderedPair, StereoEngine, SyntheticPairs, photograph
+from linstereo.synthesis.engine import EngineSettings, RenderedPair, StereoEngine, SyntheticPairs
 from linstereo.synthesis.scene import Material, SceneObject
-from linstereo.synthesis.sensor import CameraFaults, PairFaults
+from linstereo.synthesis.sensor import CameraFaults, CameraKinds, PairFaults
 from linstereo.synthesis.water import WATER_TYPES
 
 SMALL = EngineSettings(height=64, width=96)
@@ -126,10 +126,15 @@ def no_faults(**right):
     return PairFaults(left=CameraFaults(), right=CameraFaults(**right))
 
 
+def photograph(item, *, seed):
+    rng = np.random.default_rng(seed)
+    return engine_module._Shot(item, water_rng=None, camera_rng=rng, kinds=CameraKinds()).pair("pair")
+
+
 def photographed(monkeypatch, faults):
     monkeypatch.setattr(engine_module, "random_faults", lambda rng, **_: faults)
     item = cluttered(height=120, width=200, focal=180.0)
-    return photograph(item, name="pair", camera_rng=np.random.default_rng(2))
+    return photograph(item, seed=2)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +173,7 @@ def test_exposure_suits_bright_and_dark_scenes(monkeypatch):
     for value in (0.02, 50.0):
         bright = SceneObject(wall(4), Material(WHITE, tint=(value, value, value), shaded=False))
         monkeypatch.setattr(engine_module, "random_faults", lambda rng, **_: no_faults())
-        pair = photograph(scene(bright), name="pair", camera_rng=np.random.default_rng(0))
+        pair = photograph(scene(bright), seed=0)
         levels.append(pair.left.mean())
     assert levels[0] == pytest.approx(levels[1], abs=1)
     assert 60 < levels[0] < 200
@@ -177,7 +182,7 @@ def test_exposure_suits_bright_and_dark_scenes(monkeypatch):
 def test_a_scene_without_positive_disparity_is_refused():
     far = scene(SceneObject(wall(9), Material(WHITE)), doffs=5.0)
     with pytest.raises(InputError, match="positive disparity"):
-        photograph(far, name="pair", camera_rng=np.random.default_rng(0))
+        photograph(far, seed=0)
 
 
 def test_pairs_as_a_data_set():

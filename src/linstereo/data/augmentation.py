@@ -5,8 +5,7 @@ changes (sometimes different for the two images), and rectangles of mean colour 
 stood in front of that camera. Mirroring left to right is left out: it turns the right image into the left one, whose
 disparity a sample does not have.
 
-Randomness comes from a generator that the caller passes in; `rng_for` makes it from seed, epoch and index alone, so
-that a sample is the same whichever worker makes it.
+Randomness comes from the generator that the caller passes in, so that a sample is the same whichever worker makes it.
 """
 
 import math
@@ -94,13 +93,6 @@ class _ColourChange:
     saturation: float
     hue: float
     gamma: float
-
-
-def rng_for(seed: int, epoch: int, index: int) -> np.random.Generator:
-    """The generator for sample `index` in `epoch` of the run `seed`; all three are integers >= 0."""
-    if min(seed, epoch, index) < 0:
-        raise InputError(f"seed {seed}, epoch {epoch} and index {index} must not be negative")
-    return np.random.default_rng(np.random.SeedSequence((seed, epoch, index)))
 
 
 def augment(

@@ -62,11 +62,6 @@ class PublishedResult(NamedTuple):
     values: dict[str, float]
 
 
-def table_names() -> tuple[str, ...]:
-    """Names of all tables, in the paper's order."""
-    return tuple(_sources()["tables"])
-
-
 def load_table(name: str) -> PaperTable:
     """Read one table; `InputError` with the known names if there is no such table."""
     sources = _sources()

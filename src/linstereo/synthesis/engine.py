@@ -24,7 +24,7 @@ from linstereo.synthesis.raycast import RayCaster
 from linstereo.synthesis.render import View, render_view, textures_of
 from linstereo.synthesis.scene import Scene
 from linstereo.synthesis.scenes import PLAIN, random_scene
-from linstereo.synthesis.sensor import EVERY_KIND, CameraKinds, expose_pair, margin_mask, random_faults
+from linstereo.synthesis.sensor import CameraKinds, expose_pair, margin_mask, random_faults
 from linstereo.synthesis.water import Water, random_water, through_water
 
 MAX_SEED = 2**63 - 1
@@ -152,29 +152,6 @@ class StereoEngine:
         )
         kinds = CameraKinds(grey=self.settings.grey, noisy=self.settings.noisy, margins=self.settings.margins)
         return _Shot(scene, water_rng=for_water if underwater else None, camera_rng=for_camera, kinds=kinds)
-
-
-def photograph(
-    scene: Scene,
-    *,
-    name: str,
-    water_rng: np.random.Generator | None = None,
-    camera_rng: np.random.Generator,
-    kinds: CameraKinds = EVERY_KIND,
-) -> RenderedPair:
-    """Take a pair of a scene with the faults of real cameras.
-
-    Args:
-        scene: what is seen, by which cameras.
-        name: of the pair.
-        water_rng: chooses the water; None for air.
-        camera_rng: chooses the cameras' faults and their noise.
-        kinds: how likely each kind of camera is.
-
-    Raises:
-        InputError: the scene is not closed, or a disparity is not above 0.
-    """
-    return _Shot(scene, water_rng=water_rng, camera_rng=camera_rng, kinds=kinds).pair(name)
 
 
 class _Shot:

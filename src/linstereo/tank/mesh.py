@@ -15,7 +15,6 @@ from linstereo.tank.layout import UNITS
 SUFFIXES = (".stl", ".obj", ".ply", ".glb")
 FRAME, ROPE = 1, 2
 """Labels of the parts; 0 is what does not belong to the target."""
-PARTS = {"frame": FRAME, "rope": ROPE}
 MAX_BYTES = 1_000_000_000
 _ROPE_NAME = re.compile(r"rope|cord|cable|string|wire", re.IGNORECASE)
 _ROPE_WIDTH = 0.012  # metres; a body is taken for a rope if it is no wider than this,

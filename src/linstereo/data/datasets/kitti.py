@@ -34,10 +34,6 @@ from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 _FOLDERS = {"train": "training", "training": "training", "test": "testing", "testing": "testing"}
 _SPELLINGS_2015 = {**_FOLDERS, "train-partial": "training-partial"}
 _SPELLINGS_2012 = {**_FOLDERS, "train-grey": "training-grey", "test-grey": "testing-grey"}
-SPLITS_2015 = tuple(_SPELLINGS_2015)
-"""`train` (also `training`) has ground truth, `test` (also `testing`) has none, `train-partial` may lack some."""
-SPLITS_2012 = tuple(_SPELLINGS_2012)
-"""As for 2015, in colour; with `-grey` the grey images, which the 2012 benchmark was first published with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +53,20 @@ _GREY_2012 = _Edition("kitti2012", "image_0", "image_1", "disp_occ", "disp_noc",
 
 
 def open_kitti2015(root: str | os.PathLike[str], split: str | None = None) -> ListedDataset:
-    """Open KITTI 2015 (200 training and 200 test pairs); `split` is one of `SPLITS_2015`, None means `train`."""
+    """Open KITTI 2015 (200 training and 200 test pairs).
+
+    `split` is `train` (the default), whose pairs have ground truth, `train-partial`, where some may lack it, or `test`.
+    """
     split = choose_split(split, dataset="kitti2015", splits=_SPELLINGS_2015, default="train")
     folder, _, partial = split.partition("-")
     return _open(root, _COLOUR_2015, folder=folder, split=split, partial=bool(partial))
 
 
 def open_kitti2012(root: str | os.PathLike[str], split: str | None = None) -> ListedDataset:
-    """Open KITTI 2012 (194 training and 195 test pairs); `split` is one of `SPLITS_2012`, None means `train`."""
+    """Open KITTI 2012 (194 training and 195 test pairs).
+
+    `split` is `train` (the default) or `test`, in colour; with `-grey` the grey images of the first publication.
+    """
     split = choose_split(split, dataset="kitti2012", splits=_SPELLINGS_2012, default="train")
     folder, _, grey = split.partition("-")
     return _open(root, _GREY_2012 if grey else _COLOUR_2012, folder=folder, split=split)
