@@ -26,14 +26,13 @@ from pathlib import Path
 
 from linstereo.data.datasets.layout import (
     check_root,
-    check_size,
     files_by_stem,
     folder_names,
-    read_views,
-    require_folder,
+    paired_views,
     require_some,
     require_stems,
 )
+from linstereo.data.datasets.reading import read_sample
 from linstereo.data.formats.calibration_files import (
     is_kitti_calibration,
     kitti_image_size,
@@ -42,14 +41,10 @@ from linstereo.data.formats.calibration_files import (
     read_middlebury_calibration,
 )
 from linstereo.data.formats.depth_maps import SUFFIXES as DEPTH_SUFFIXES
-from linstereo.data.formats.depth_maps import read_depth
-from linstereo.data.formats.disparity import read_disparity
-from linstereo.data.formats.png import read_png_values
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 from linstereo.errors import InputError
 from linstereo.files import atomic_path, read_file
 from linstereo.geometry.calibration import StereoCalibration
-from linstereo.geometry.depth import depth_to_disparity
 
 NAME = "folder"
 DISPARITY_SUFFIXES = (".pfm", ".png", ".npy", ".exr")
@@ -99,12 +94,7 @@ def open_collection(
 
 def list_folder(folder: Path, *, dataset: str, prefix: str = "") -> Sequence[PairFiles]:
     """The pairs of one folder in the layout of this module; `prefix` goes before their names."""
-    lefts, rights = (
-        files_by_stem(require_folder(folder / side, dataset=dataset, holding=f"the {side} images"))
-        for side in ("left", "right")
-    )
-    require_stems(lefts, rights, dataset=dataset, folder=folder / "right", holding="the right image")
-    require_stems(rights, lefts, dataset=dataset, folder=folder / "left", holding="the left image")
+    lefts, rights = paired_views(folder / "left", folder / "right", dataset=dataset)
     disparities = _optional(folder / "disparity", DISPARITY_SUFFIXES, lefts, dataset=dataset, holding="the disparity")
     depths = _optional(folder / "depth", DEPTH_SUFFIXES, lefts, dataset=dataset, holding="the depth")
     occlusions = _optional(folder / "occlusion", (".png",), lefts, dataset=dataset, holding="the occlusion mask")
@@ -158,35 +148,11 @@ def choose_listed(files: Sequence[PairFiles], root: Path, split: str | None, *, 
 
 def read_folder_pair(files: PairFiles) -> StereoSample:
     """Read one listed pair with whatever is known about it."""
-    left, right = read_views(files)
-    height, width = left.shape[:2]
-    calibration = None
-    if files.calibration is not None:
-        calibration = calibration_for_size(files.calibration, width=width, height=height, image=files.left)
-    disparity = valid = depth = occluded = None
-    if files.depth is not None:
-        depth = read_depth(files.depth)
-        check_size(left, files.left, depth, files.depth)
-    if files.disparity is not None:
-        disparity = read_disparity(files.disparity)
-        check_size(left, files.left, disparity, files.disparity)
-    elif depth is not None and calibration is not None:
-        disparity = depth_to_disparity(depth, calibration)
-    if disparity is not None:
-        valid = disparity > 0 if depth is None else (disparity > 0) & (depth > 0)
-    if files.occlusion is not None and valid is not None:
-        mask = read_png_values(files.occlusion)
-        check_size(left, files.left, mask, files.occlusion)
-        occluded = valid & (mask != 0)
-    return StereoSample(
-        name=files.name,
-        left=left,
-        right=right,
-        disparity=disparity,
-        valid=valid,
-        occluded=occluded,
-        depth=depth,
-        calibration=calibration,
+    return read_sample(
+        files,
+        calibrate=lambda path, left: calibration_for_size(
+            path, width=left.shape[1], height=left.shape[0], image=files.left
+        ),
     )
 
 

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linstereo.data.datasets.folder import open_collection, read_folder_pair
-from linstereo.data.datasets.layout import check_size, require_file
+from linstereo.data.datasets.layout import require_file
+from linstereo.data.datasets.reading import check_size
 from linstereo.data.formats.png import read_png_values
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 
