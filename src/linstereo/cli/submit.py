@@ -4,8 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from linstereo.cli.method_options import add_method_options, build_method, parse_benchmark, progress_bar
+from linstereo.cli.method_options import add_method_options, build_method, progress_bar
 from linstereo.cli.options import Subparsers
+from linstereo.data.datasets.naming import parse_dataset
 from linstereo.evaluation.submission import FORMATS, write_submission
 
 
@@ -34,7 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Predict, pack and say where the archive is."""
-    benchmark, split, root = parse_benchmark(options.benchmark)
+    benchmark, split, root = parse_dataset(options.benchmark, what="--benchmark")
     archive = write_submission(
         benchmark,
         root,
