@@ -32,6 +32,7 @@ from linstereo.data.datasets.layout import (
     require_some,
 )
 from linstereo.data.datasets.reading import read_sample
+from linstereo.data.formats.calibration_files import naming_calibration
 from linstereo.data.formats.png import read_png_values
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 from linstereo.errors import InputError
@@ -105,7 +106,7 @@ def read_booster_calibration(path: str | os.PathLike[str]) -> StereoCalibration:
         raise InputError(
             f"{path} must hold the 3 x 4 matrices proj_matL and proj_matR and the number baselineLR; download it again"
         ) from error
-    try:
+    with naming_calibration(path):
         return StereoCalibration(
             focal=float(left[0, 0]),
             baseline=baseline / 1000,
@@ -114,8 +115,6 @@ def read_booster_calibration(path: str | os.PathLike[str]) -> StereoCalibration:
             doffs=float(right[0, 2] - left[0, 2]),
             aspect=float(left[1, 1] / left[0, 0]) if left[0, 0] > 0 else 1.0,
         )
-    except InputError as error:
-        raise InputError(f"{path} is not a valid calibration: {error}") from error
 
 
 def _list_scene(scene: Path) -> list[PairFiles]:
