@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from linstereo.cli.method_options import parse_benchmark
+from linstereo.data.datasets.naming import parse_dataset
 from linstereo.data.sample import StereoSample
 from linstereo.evaluation.baselines import fill_rows
 from linstereo.evaluation.runner import open_benchmark
@@ -182,7 +182,7 @@ def main() -> None:
     options = parser.parse_args()
     samples: list[StereoSample] = []
     for text in options.benchmark:
-        name, split, root = parse_benchmark(text)
+        name, split, root = parse_dataset(text, what="--benchmark")
         benchmark = open_benchmark(name, root, split=split)
         samples += [benchmark.dataset[index] for index in range(benchmark.count)]
     measured = table(samples)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 import linstereo
-from linstereo.cli.method_options import parse_benchmark
+from linstereo.data.datasets.naming import parse_dataset
 from linstereo.data.sample import StereoSample
 from linstereo.evaluation.baselines import SgbmMethod
 from linstereo.evaluation.methods import Method, ModelMethod
@@ -99,7 +99,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     try:
-        named = [parse_benchmark(text) for text in options.benchmark]
+        named = [parse_dataset(text, what="--benchmark") for text in options.benchmark]
         benchmarks = [open_benchmark(name, root, split=split) for name, split, root in named]
         for benchmark in benchmarks:
             bad_metric(benchmark)

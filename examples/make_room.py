@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from linstereo.data.datasets.folder import write_calibration
+from linstereo.data.formats.calibration_files import write_calibration
 from linstereo.data.formats.disparity import write_disparity
 from linstereo.data.formats.images import write_image
 from linstereo.data.formats.png import write_png_values

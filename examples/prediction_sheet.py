@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 import linstereo
-from linstereo.cli.method_options import parse_benchmark
+from linstereo.data.datasets.naming import parse_dataset
 from linstereo.data.formats.images import write_image
 from linstereo.data.sample import StereoSample
 from linstereo.evaluation.baselines import sgbm_disparity
@@ -57,7 +57,7 @@ def sheet(benchmarks: list[str]) -> Rgb:
     predictor = linstereo.load()
     tiles = []
     for text in benchmarks:
-        name, split, root = parse_benchmark(text)
+        name, split, root = parse_dataset(text, what="--benchmark")
         dataset = open_benchmark(name, root, split=split).dataset
         tiles += [tile(dataset[index], predictor) for index in range(len(dataset))]
     tiles += [np.full_like(tiles[0], 255)] * (-len(tiles) % COLUMNS)

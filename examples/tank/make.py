@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from linstereo.data.datasets.folder import write_calibration
+from linstereo.data.formats.calibration_files import write_calibration
 from linstereo.data.formats.images import write_image
 from linstereo.tank.ground_truth import make_ground_truth, overlay
 from linstereo.tank.scene import photograph_target, random_pose

@@ -407,8 +407,8 @@ def test_bad_input_is_one_sentence_and_code_2(case: str, tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("disp_occ_0/000001_10.png", r"disparity of '000001_10.png' not found in .*disp_occ_0"),
-        ("image_3/000000_10.png", r"right image of '000000_10.png' not found in .*image_3"),
+        ("disp_occ_0/000001_10.png", r"disparity of '000001' not found in .*disp_occ_0"),
+        ("image_3/000000_10.png", r"right image of '000000' not found in .*image_3"),
     ],
 )
 def test_incomplete_dataset_says_what_is_missing(

@@ -17,8 +17,7 @@ from linstereo.cli.cameras import calibration_of
 from linstereo.cli.pairs import find_images, output_names, pair_up
 from linstereo.cli.predict import OUTPUTS
 from linstereo.cli.prediction_jobs import write_results
-from linstereo.data.datasets.folder import write_calibration
-from linstereo.data.formats.calibration_files import write_middlebury_calibration
+from linstereo.data.formats.calibration_files import write_calibration, write_middlebury_calibration
 from linstereo.data.formats.depth_maps import read_depth
 from linstereo.data.formats.disparity import read_disparity
 from linstereo.data.formats.images import read_image, write_image

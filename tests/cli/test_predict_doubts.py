@@ -10,8 +10,12 @@ import pytest
 
 from linstereo.cli import main
 from linstereo.cli.cameras import calibration_of, depth_doubt, doubts
-from linstereo.data.datasets.folder import calibration_for_size, open_folder, write_calibration
-from linstereo.data.formats.calibration_files import write_middlebury_calibration
+from linstereo.data.datasets.folder import open_folder
+from linstereo.data.formats.calibration_files import (
+    calibration_for_size,
+    write_calibration,
+    write_middlebury_calibration,
+)
 from linstereo.data.formats.depth_maps import read_depth
 from linstereo.data.formats.disparity import read_disparity
 from linstereo.data.formats.images import read_image, to_rgb8

@@ -67,7 +67,7 @@ def test_a_killed_run_goes_on(tmp_path):
 def test_sceneflow_layout(tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["synth", "--out", str(out), "--count", "1", "--layout", "sceneflow", "--workers", "1", *SMALL]) == 0
-    assert f"--data sceneflow={out}:flyingthings3d" in capsys.readouterr().out
+    assert f"--data sceneflow:flyingthings3d={out}" in capsys.readouterr().out
     assert len(open_dataset("sceneflow", out, "flyingthings3d")) == 1
 
 

@@ -10,7 +10,7 @@ from tests.tank.pictures import CALIBRATION, TARGET, random_view, straight_view
 
 from linstereo.cli import main
 from linstereo.data.datasets.catalogue import open_dataset
-from linstereo.data.datasets.folder import write_calibration
+from linstereo.data.formats.calibration_files import write_calibration
 from linstereo.data.formats.images import read_image, write_image
 from linstereo.data.formats.png import read_png_values
 from linstereo.errors import InputError

@@ -66,10 +66,9 @@ def test_folders_with_factor_and_split(tmp_path):
     (folder / "splits").mkdir()
     (folder / "splits" / "two.txt").write_text("000\n002\n")
     assert len(open_source(f"folder={folder}", seed=0).dataset) == 3
-    for text in (f"2.5*folder={folder}:two", f"2.5*folder:two={folder}"):
-        source = open_source(text, seed=0)
-        assert len(source.dataset) == 2
-        assert (source.weight, source.endless) == (2.5, False)
+    source = open_source(f"2.5*folder:two={folder}", seed=0)
+    assert len(source.dataset) == 2
+    assert (source.weight, source.endless) == (2.5, False)
 
 
 def test_rendered_pairs_take_settings():
@@ -89,6 +88,9 @@ def test_rendered_pairs_take_settings():
         ("", "empty"),
         ("folder", "NAME=ROOT"),
         ("folder=", "NAME=ROOT"),
+        ("folder:=/x", "NAME:SPLIT=ROOT"),
+        ("snyth", "or synth"),
+        ("2*folder=/x:two[:80%]", "write folder:two=/x"),
         ("nothing=/x", "there is no dataset 'nothing'"),
         ("0*folder=/x", "factor above 0"),
         ("folder=/does/not/exist", "/does/not/exist"),
@@ -119,7 +121,7 @@ def test_no_source_at_all():
 def test_a_part_of_a_source(tmp_path, part, names):
     root = write_folder(tmp_path, count=5)
     whole = open_source(f"folder={root}", seed=0).dataset
-    source = open_source(f"2*folder={root}:all{part}", seed=0)
+    source = open_source(f"2*folder:all={root}{part}", seed=0)
     assert source.weight == 2
     assert len(source.dataset) == len(names)
     for i, name in enumerate(names):

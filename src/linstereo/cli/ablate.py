@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from linstereo.cli.method_options import no_progress, parse_benchmark, progress_bar
+from linstereo.cli.method_options import no_progress, progress_bar
 from linstereo.cli.training_session import (
     TrainingDisplay,
     add_session_options,
@@ -18,6 +18,7 @@ from linstereo.cli.training_session import (
     default_workers,
     interruptible,
 )
+from linstereo.data.datasets.naming import parse_dataset
 from linstereo.errors import InputError
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def _tables(options: argparse.Namespace) -> "tuple[list[AblationTable], list[str
 def _benchmarks(options: argparse.Namespace) -> "tuple[Benchmark, ...]":
     from linstereo.evaluation.runner import open_benchmark
 
-    parsed = [parse_benchmark(text) for text in options.benchmark]
+    parsed = [parse_dataset(text, what="--benchmark") for text in options.benchmark]
     return tuple(open_benchmark(name, root, split=split, limit=options.limit) for name, split, root in parsed)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from linstereo.data.datasets.folder import CALIBRATION_FILES, CALIBRATION_SUFFIXES, calibration_for_size
+from linstereo.data.formats.calibration_files import CALIBRATION_FILES, CALIBRATION_SUFFIXES, calibration_for_size
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.depth import disparity_to_depth

@@ -11,10 +11,10 @@ from linstereo.cli.method_options import (
     build_method,
     cpu_threads,
     no_progress,
-    parse_benchmark,
     progress_bar,
 )
 from linstereo.cli.options import check_threads
+from linstereo.data.datasets.naming import parse_dataset
 from linstereo.errors import InputError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _open_benchmarks(texts: list[str], *, limit: int | None) -> "list[Benchmark]
         raise InputError("no benchmark is given; add --benchmark NAME=ROOT, or --list to see their names")
     benchmarks = []
     for text in texts:
-        name, split, root = parse_benchmark(text)
+        name, split, root = parse_dataset(text, what="--benchmark")
         benchmarks.append(open_benchmark(name, root, split=split, limit=limit))
     key, times = Counter(benchmark.key for benchmark in benchmarks).most_common(1)[0]
     if times > 1:

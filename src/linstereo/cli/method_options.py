@@ -67,15 +67,6 @@ def cpu_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def parse_benchmark(text: str) -> tuple[str, str | None, Path]:
-    """Name, split and root of a benchmark from NAME=ROOT or NAME:SPLIT=ROOT."""
-    named, equals, root = text.partition("=")
-    name, colon, split = named.partition(":")
-    if not equals or not name or not root or (colon and not split):
-        raise InputError(f"--benchmark {text!r} is not understood; write NAME=ROOT, such as kitti2015=data/kitti2015")
-    return name, split or None, Path(root)
-
-
 @contextlib.contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Callable[[str], None]]:
     """A bar on the terminal, see `linstereo.evaluation.runner.Progress`."""

@@ -4,7 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from linstereo.cli.method_options import add_method_options, build_method, parse_benchmark, progress_bar
+from linstereo.cli.method_options import add_method_options, build_method, progress_bar
+from linstereo.data.datasets.naming import parse_dataset
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +34,7 @@ def run(options: argparse.Namespace) -> None:
     """Predict, pack and say where the archive is."""
     from linstereo.evaluation.submission import write_submission
 
-    benchmark, split, root = parse_benchmark(options.benchmark)
+    benchmark, split, root = parse_dataset(options.benchmark, what="--benchmark")
     archive = write_submission(
         benchmark,
         root,

@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=_LAYOUTS,
         default="folder",
         help="how the files are laid out: `folder`, read as the data set folder=DIR with occlusion and calibration, or "
-        "`sceneflow`, as FlyingThings3D, read as sceneflow=DIR:flyingthings3d (default: folder)",
+        "`sceneflow`, as FlyingThings3D, read as sceneflow:flyingthings3d=DIR (default: folder)",
     )
     parser.add_argument(
         "--underwater", type=float, default=0.4, metavar="F", help="share of pairs under water, 0 to 1 (default: 0.4)"
@@ -95,5 +95,5 @@ def run(options: argparse.Namespace) -> None:
 
         written = write_dataset(options.out, settings, count=options.count, workers=workers, on_pair=on_pair)
     there = options.count - written
-    source = f"sceneflow={options.out}:flyingthings3d" if options.layout == "sceneflow" else f"folder={options.out}"
+    source = f"sceneflow:flyingthings3d={options.out}" if options.layout == "sceneflow" else f"folder={options.out}"
     print(f"{written} pairs written{f', {there} were there' if there else ''}; train on them with --data {source}")

@@ -25,7 +25,7 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SOURCE",
-        help="where pairs come from instead of the recipe's choice: synth, or NAME=ROOT[:SPLIT] such as "
+        help="where pairs come from instead of the recipe's choice: synth, or NAME[:SPLIT]=ROOT such as "
         "sceneflow=/data/sceneflow or folder=/my/pairs; may be given several times, with factors (2*folder=/my/pairs) "
         "and parts (folder=/my/pairs[:80%%])",
     )

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from linstereo import __version__
-from linstereo.data.datasets.folder import write_calibration
+from linstereo.data.formats.calibration_files import write_calibration
 from linstereo.data.formats.disparity import write_disparity
 from linstereo.data.formats.images import write_image
 from linstereo.data.formats.npy import write_npy

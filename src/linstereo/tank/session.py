@@ -29,8 +29,9 @@ from typing import Any
 import numpy as np
 
 from linstereo import __version__
-from linstereo.data.datasets.folder import list_folder, read_calibration, write_calibration
-from linstereo.data.datasets.layout import read_views
+from linstereo.data.datasets.folder import list_folder
+from linstereo.data.datasets.reading import read_views
+from linstereo.data.formats.calibration_files import read_calibration, write_calibration
 from linstereo.data.formats.disparity import write_disparity
 from linstereo.data.formats.images import write_image
 from linstereo.data.formats.npy import write_npy

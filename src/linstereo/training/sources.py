@@ -3,7 +3,7 @@
 A source is written as text:
 
     folder=/my/pairs                  a dataset of `linstereo.data.datasets.catalogue` and its root
-    sceneflow=/data/sceneflow:train   with a split
+    sceneflow:train=/data/sceneflow   with a split, see `linstereo.data.datasets.naming`
     synth                             pairs rendered on the fly, each one new
     synth:height=288,underwater=0.5   with settings of the engine, and seed=N; count=N repeats the same N pairs
     folder=/my/pairs[:80%]            the first 80 % of its pairs, in the order of their names; [80%:] for the rest
@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from linstereo.data.datasets.catalogue import dataset_names, open_dataset
+from linstereo.data.datasets.catalogue import open_dataset
+from linstereo.data.datasets.naming import parse_dataset
 from linstereo.data.sample import DatasetPart, StereoDataset
 from linstereo.errors import InputError
 
@@ -69,7 +70,8 @@ def open_source(text: str, *, seed: int) -> Source:
     if is_rendered(text):
         dataset, endless = _open_synth(origin.removeprefix("synth").removeprefix(":"), seed=seed)
     else:
-        dataset, endless = _open_files(text, origin), False
+        named = parse_dataset(origin, what="the data source", otherwise=", or synth")
+        dataset, endless = open_dataset(named.name, named.root, named.split), False
     if part:
         if endless:
             raise InputError(f"the data source {text!r} is a part of pairs without end; give their number with count=N")
@@ -108,20 +110,6 @@ def _part_of(dataset: StereoDataset, part: str, *, text: str) -> StereoDataset:
         raise InputError(f"the data source {text!r} is no part of its pairs; write [:80%], [80%:] or [20%:40%]")
     count = len(dataset)
     return DatasetPart(dataset, count * start // 100, count * stop // 100)
-
-
-def _open_files(text: str, origin: str) -> StereoDataset:
-    named, equals, root = origin.partition("=")
-    if not equals or not root:
-        raise InputError(
-            f"the data source {text!r} is not understood; write NAME=ROOT with one of {', '.join(dataset_names())}, "
-            "or synth"
-        )
-    name, _, split = named.partition(":")
-    before, colon, after = root.rpartition(":")
-    if not split and colon and before and "/" not in after:
-        root, split = before, after
-    return open_dataset(name, root, split or None)
 
 
 def open_sources(texts: Sequence[str], *, seed: int, what: str) -> list[Source]:

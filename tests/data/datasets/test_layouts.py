@@ -12,7 +12,7 @@ from tests.data.checks import assert_dataset, assert_same, chosen
 from tests.data.writers import write_rgb, write_values
 
 from linstereo.data.datasets.catalogue import dataset_names, open_dataset
-from linstereo.data.datasets.folder import read_calibration, write_calibration
+from linstereo.data.formats.calibration_files import read_calibration, write_calibration
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 

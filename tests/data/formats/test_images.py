@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from tests.data.png_making import chunk, make_png
 from tests.waiting import PATIENCE
 
-from linstereo.data.datasets.layout import read_views
+from linstereo.data.datasets.reading import read_views
 from linstereo.data.formats.decoding import _Quiet, _quiet_opencv
 from linstereo.data.formats.image_headers import check_picture
 from linstereo.data.formats.images import image_size, read_image, to_rgb8, used_bits, write_image

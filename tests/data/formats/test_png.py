@@ -54,7 +54,7 @@ def test_header() -> None:
 
 
 def test_braces_in_a_name() -> None:
-    with pytest.raises(InputError, match=r"a\{0\}\{x\}\.png is not a complete PNG file"):
+    with pytest.raises(InputError, match=r"a\{0\}\{x\}\.png is not a complete picture"):
         check_png(valid_png()[:-5], "a{0}{x}.png")
 
 

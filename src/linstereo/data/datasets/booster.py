@@ -12,6 +12,7 @@ so does the published evaluation code of Stereo Anywhere (test.py --iscale 4 --o
 `-averaged`, images are averaged over the blocks instead, which does not alias fine texture.
 """
 
+import dataclasses
 import functools
 import os
 from pathlib import Path
@@ -24,17 +25,14 @@ from numpy.typing import NDArray
 
 from linstereo.data.datasets.layout import (
     check_root,
-    check_size,
     choose_split,
-    files_by_stem,
     folder_names,
-    read_views,
+    paired_views,
     require_file,
-    require_folder,
     require_some,
-    require_stems,
 )
-from linstereo.data.formats.disparity import read_disparity
+from linstereo.data.datasets.reading import read_sample
+from linstereo.data.formats.calibration_files import naming_calibration
 from linstereo.data.formats.png import read_png_values
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 from linstereo.errors import InputError
@@ -67,33 +65,28 @@ def open_booster(root: str | os.PathLike[str], split: str | None = None) -> List
 
 def read_booster_pair(files: PairFiles, *, reduction: int = 4, average: bool = False) -> StereoSample:
     """Read one listed pair at 1 / `reduction` of its resolution; with `average`, images are averaged over blocks."""
-    assert files.disparity is not None
-    assert files.occlusion is not None
-    assert files.calibration is not None
-    left, right = read_views(files)
-    disparity = read_disparity(files.disparity)
-    check_size(left, files.left, disparity, files.disparity)
-    mask = read_png_values(files.occlusion)
-    check_size(left, files.left, mask, files.occlusion)
-    height, width = left.shape[0] // reduction, left.shape[1] // reduction
-    sx, sy = width / left.shape[1], height / left.shape[0]
-    disparity = _every(disparity, reduction, height, width) * np.float32(sx)  # [H, W] of the reduced image
-    valid = disparity > 0
-    if average:
-        left, right = (
-            np.asarray(cv2.resize(view, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
-            for view in (left, right)
-        )
-    else:
-        left, right = (np.ascontiguousarray(_every(view, reduction, height, width)) for view in (left, right))
-    return StereoSample(
-        name=files.name,
-        left=left,
-        right=right,
-        disparity=disparity,
-        valid=valid,
-        occluded=valid & (_every(mask, reduction, height, width) == 0),
-        calibration=read_booster_calibration(files.calibration).scaled(sx, sy),
+    whole = read_sample(
+        files,
+        occluded_in=lambda path: read_png_values(path) == 0,
+        calibrate=lambda path, _: read_booster_calibration(path),
+    )
+    assert whole.disparity is not None
+    assert whole.valid is not None
+    assert whole.occluded is not None
+    assert whole.calibration is not None
+    full_height, full_width = whole.disparity.shape
+    height, width = full_height // reduction, full_width // reduction
+    every = functools.partial(_every, step=reduction, height=height, width=width)
+    shrink = functools.partial(cv2.resize, dsize=(width, height), interpolation=cv2.INTER_AREA) if average else every
+    sx, sy = width / full_width, height / full_height
+    return dataclasses.replace(
+        whole,
+        left=np.asarray(shrink(whole.left), np.uint8),
+        right=np.asarray(shrink(whole.right), np.uint8),
+        disparity=every(whole.disparity) * np.float32(sx),
+        valid=every(whole.valid),
+        occluded=every(whole.occluded),
+        calibration=whole.calibration.scaled(sx, sy),
     )
 
 
@@ -113,7 +106,7 @@ def read_booster_calibration(path: str | os.PathLike[str]) -> StereoCalibration:
         raise InputError(
             f"{path} must hold the 3 x 4 matrices proj_matL and proj_matR and the number baselineLR; download it again"
         ) from error
-    try:
+    with naming_calibration(path):
         return StereoCalibration(
             focal=float(left[0, 0]),
             baseline=baseline / 1000,
@@ -122,19 +115,13 @@ def read_booster_calibration(path: str | os.PathLike[str]) -> StereoCalibration:
             doffs=float(right[0, 2] - left[0, 2]),
             aspect=float(left[1, 1] / left[0, 0]) if left[0, 0] > 0 else 1.0,
         )
-    except InputError as error:
-        raise InputError(f"{path} is not a valid calibration: {error}") from error
 
 
 def _list_scene(scene: Path) -> list[PairFiles]:
-    folders = [scene / "camera_00", scene / "camera_02"]
+    folders = (scene / "camera_00", scene / "camera_02")
     if not any(folder.is_dir() for folder in folders) and not (scene / "disp_00.npy").is_file():
         return []  # no scene at all
-    for folder, holding in zip(folders, ("the left images", "the right images"), strict=True):
-        require_folder(folder, dataset=NAME, holding=holding)
-    lefts, rights = (files_by_stem(folder, (".png",)) for folder in folders)
-    require_stems(lefts, rights, dataset=NAME, folder=folders[1], holding="the right image")
-    require_stems(rights, lefts, dataset=NAME, folder=folders[0], holding="the left image")
+    lefts, rights = paired_views(*folders, dataset=NAME, suffixes=(".png",))
     truth = require_file(scene / "disp_00.npy", dataset=NAME, holding="the disparity")
     mask = require_file(scene / "mask_00.png", dataset=NAME, holding="the occlusion mask")
     calibration = require_file(scene / "calib_00-02.xml", dataset=NAME, holding="the calibration")
@@ -156,6 +143,6 @@ def _matrix(storage: ElementTree.Element, name: str) -> NDArray[np.float64]:
     return np.array(storage.findtext(f"{name}/data", "").split(), dtype=np.float64).reshape(3, 4)
 
 
-def _every(array: NDArray[_Value], step: int, height: int, width: int) -> NDArray[_Value]:
+def _every(array: NDArray[_Value], *, step: int, height: int, width: int) -> NDArray[_Value]:
     """The first pixel of each block of `step` x `step`; [height, width, ...]."""
-    return array[::step, ::step][:height, :width]
+    return np.ascontiguousarray(array[::step, ::step][:height, :width])

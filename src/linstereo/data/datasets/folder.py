@@ -18,45 +18,27 @@ A collection is a folder of such folders, <root>/<session>/left/<name>.png and s
 <root>/splits/<split>.txt, where a line is <session>/<name>.
 """
 
-import dataclasses
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from linstereo.data.datasets.layout import (
     check_root,
-    check_size,
     files_by_stem,
     folder_names,
-    read_views,
-    require_folder,
+    paired_views,
     require_some,
     require_stems,
 )
-from linstereo.data.formats.calibration_files import (
-    is_kitti_calibration,
-    kitti_image_size,
-    middlebury_image_size,
-    read_kitti_calibration,
-    read_middlebury_calibration,
-)
+from linstereo.data.datasets.reading import read_sample
+from linstereo.data.formats.calibration_files import CALIBRATION_FILES, CALIBRATION_SUFFIXES, calibration_for_size
 from linstereo.data.formats.depth_maps import SUFFIXES as DEPTH_SUFFIXES
-from linstereo.data.formats.depth_maps import read_depth
-from linstereo.data.formats.disparity import read_disparity
-from linstereo.data.formats.png import read_png_values
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 from linstereo.errors import InputError
-from linstereo.files import atomic_path, read_file
-from linstereo.geometry.calibration import StereoCalibration
-from linstereo.geometry.depth import depth_to_disparity
+from linstereo.files import read_file
 
 NAME = "folder"
 DISPARITY_SUFFIXES = (".pfm", ".png", ".npy", ".exr")
-CALIBRATION_SUFFIXES = (".json", ".txt")
-CALIBRATION_FILES = tuple(f"calib{suffix}" for suffix in CALIBRATION_SUFFIXES)
-_SIZE_FIELDS = ("width", "height")
-_ASPECT_TOLERANCE = 0.02  # of a resized picture's sides, besides their rounding to whole pixels
 
 
 def open_folder(root: str | os.PathLike[str], split: str | None = None) -> ListedDataset:
@@ -99,12 +81,7 @@ def open_collection(
 
 def list_folder(folder: Path, *, dataset: str, prefix: str = "") -> Sequence[PairFiles]:
     """The pairs of one folder in the layout of this module; `prefix` goes before their names."""
-    lefts, rights = (
-        files_by_stem(require_folder(folder / side, dataset=dataset, holding=f"the {side} images"))
-        for side in ("left", "right")
-    )
-    require_stems(lefts, rights, dataset=dataset, folder=folder / "right", holding="the right image")
-    require_stems(rights, lefts, dataset=dataset, folder=folder / "left", holding="the left image")
+    lefts, rights = paired_views(folder / "left", folder / "right", dataset=dataset)
     disparities = _optional(folder / "disparity", DISPARITY_SUFFIXES, lefts, dataset=dataset, holding="the disparity")
     depths = _optional(folder / "depth", DEPTH_SUFFIXES, lefts, dataset=dataset, holding="the depth")
     occlusions = _optional(folder / "occlusion", (".png",), lefts, dataset=dataset, holding="the occlusion mask")
@@ -158,132 +135,12 @@ def choose_listed(files: Sequence[PairFiles], root: Path, split: str | None, *, 
 
 def read_folder_pair(files: PairFiles) -> StereoSample:
     """Read one listed pair with whatever is known about it."""
-    left, right = read_views(files)
-    height, width = left.shape[:2]
-    calibration = None
-    if files.calibration is not None:
-        calibration = calibration_for_size(files.calibration, width=width, height=height, image=files.left)
-    disparity = valid = depth = occluded = None
-    if files.depth is not None:
-        depth = read_depth(files.depth)
-        check_size(left, files.left, depth, files.depth)
-    if files.disparity is not None:
-        disparity = read_disparity(files.disparity)
-        check_size(left, files.left, disparity, files.disparity)
-    elif depth is not None and calibration is not None:
-        disparity = depth_to_disparity(depth, calibration)
-    if disparity is not None:
-        valid = disparity > 0 if depth is None else (disparity > 0) & (depth > 0)
-    if files.occlusion is not None and valid is not None:
-        mask = read_png_values(files.occlusion)
-        check_size(left, files.left, mask, files.occlusion)
-        occluded = valid & (mask != 0)
-    return StereoSample(
-        name=files.name,
-        left=left,
-        right=right,
-        disparity=disparity,
-        valid=valid,
-        occluded=occluded,
-        depth=depth,
-        calibration=calibration,
+    return read_sample(
+        files,
+        calibrate=lambda path, left: calibration_for_size(
+            path, width=left.shape[1], height=left.shape[0], image=files.left
+        ),
     )
-
-
-def read_calibration(path: str | os.PathLike[str], *, grey: bool = False) -> StereoCalibration:
-    """Read calib.json (the fields of `StereoCalibration` by name) or a text file in Middlebury's or KITTI's format.
-
-    `grey` stands for the grey cameras of a KITTI file instead of the colour ones.
-    """
-    if Path(path).suffix.lower() != ".json":
-        if is_kitti_calibration(path):
-            return read_kitti_calibration(path, grey=grey)
-        return read_middlebury_calibration(path)
-    fields = {field.name: field for field in dataclasses.fields(StereoCalibration)}
-    required = [name for name, field in fields.items() if field.default is dataclasses.MISSING]
-    content = _read_json(path)
-    if not set(required) <= set(content) <= {*fields, *_SIZE_FIELDS}:
-        optional = [*(name for name in fields if name not in required), *_SIZE_FIELDS]
-        raise InputError(
-            f"{path} must hold the numbers {', '.join(required)} and may hold {', '.join(optional)}, but nothing else"
-        )
-    try:
-        return StereoCalibration(**{name: value for name, value in content.items() if name in fields})
-    except (InputError, OverflowError) as error:
-        raise InputError(f"{path} is not a valid calibration: {error}") from error
-
-
-def calibration_for_size(
-    path: str | os.PathLike[str],
-    *,
-    width: int,
-    height: int,
-    image: str | os.PathLike[str],
-    resize: bool = False,
-    grey: bool = False,
-) -> StereoCalibration:
-    """Read a calibration for images of `width` x `height` px; an `InputError` if it says that it is for others.
-
-    Args:
-        path: the calibration file, see `read_calibration`.
-        width: of the images, px.
-        height: of the images, px.
-        image: which image that is, for the error.
-        resize: scale the calibration to the size of the images instead. They must be the whole picture: proportions
-            that are off by more than 2 % are still refused.
-        grey: see `read_calibration`.
-    """
-    calibration = read_calibration(path, grey=grey)
-    size = _calibrated_size(path, grey=grey)
-    if size is None or size == (width, height):
-        return calibration
-    sizes = f"{path} is for images of {size[0]} x {size[1]} px, but {image} is {width} x {height} px"
-    if min(size) < 1:
-        raise InputError(f"{sizes}; correct the size in the calibration")
-    sx, sy = width / size[0], height / size[1]
-    if not resize:
-        raise InputError(
-            f"{sizes}; give the calibration for that size, or have it scaled if the whole picture was resized "
-            "(linstereo predict --scale-calib)"
-        )
-    if abs(sx / sy - 1) > _ASPECT_TOLERANCE + 1 / min(width, height):
-        raise InputError(f"{sizes}, which is not the same picture resized; give the calibration of the cropped image")
-    return calibration.scaled(sx, sy)
-
-
-def write_calibration(path: str | os.PathLike[str], calibration: StereoCalibration) -> None:
-    """Write calib.json; reading it gives back `calibration`. Atomic."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(dataclasses.asdict(calibration), indent=2) + "\n", encoding="ascii")
-
-
-def _read_json(path: str | os.PathLike[str]) -> dict[str, int | float]:
-    """The numbers by name that a JSON file holds."""
-    try:
-        content = json.loads(read_file(path))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise InputError(f'{path} must hold numbers by name, such as {{"focal": 720.0, ...}}')
-    for name, value in content.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"{path}: {name} is {value!r}, but must be a number")
-    return content
-
-
-def _calibrated_size(path: str | os.PathLike[str], *, grey: bool) -> tuple[int, int] | None:
-    """Width and height of the images that a calibration says it is for; None if it does not say."""
-    if Path(path).suffix.lower() != ".json":
-        return kitti_image_size(path, grey=grey) if is_kitti_calibration(path) else middlebury_image_size(path)
-    content = _read_json(path)
-    if not set(_SIZE_FIELDS) <= set(content):
-        return None
-    try:
-        return int(content["width"]), int(content["height"])
-    except (ValueError, OverflowError) as error:  # NaN, infinity
-        raise InputError(f"{path}: width and height must be whole numbers of pixels") from error
 
 
 def _holds_sessions(folder: Path) -> bool:

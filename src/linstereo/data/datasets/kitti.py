@@ -19,18 +19,19 @@ from pathlib import Path
 
 from linstereo.data.datasets.layout import (
     check_root,
-    check_size,
     choose_split,
-    file_names,
-    read_views,
+    files_by_stem,
+    paired_views,
     require_folder,
     require_some,
     require_stems,
 )
+from linstereo.data.datasets.reading import read_sample
 from linstereo.data.formats.calibration_files import read_kitti_calibration
 from linstereo.data.formats.disparity import read_disparity
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 
+_SUFFIXES, _ENDING = (".png",), "_10"
 _FOLDERS = {"train": "training", "training": "training", "test": "testing", "testing": "testing"}
 _SPELLINGS_2015 = {**_FOLDERS, "train-partial": "training-partial"}
 _SPELLINGS_2012 = {**_FOLDERS, "train-grey": "training-grey", "test-grey": "testing-grey"}
@@ -74,26 +75,10 @@ def open_kitti2012(root: str | os.PathLike[str], split: str | None = None) -> Li
 
 def read_kitti_pair(files: PairFiles, *, grey: bool = False) -> StereoSample:
     """Read one listed pair; `disparity` is the file of disp_occ (or all there is), `occlusion` of disp_noc."""
-    left, right = read_views(files)
-    disparity = valid = occluded = calibration = None
-    if files.disparity is not None:
-        disparity = read_disparity(files.disparity)
-        check_size(left, files.left, disparity, files.disparity)
-        valid = disparity > 0
-    if files.occlusion is not None and valid is not None:
-        visible = read_disparity(files.occlusion) > 0
-        check_size(left, files.left, visible, files.occlusion)
-        occluded = valid & ~visible
-    if files.calibration is not None:
-        calibration = read_kitti_calibration(files.calibration, grey=grey)
-    return StereoSample(
-        name=files.name,
-        left=left,
-        right=right,
-        disparity=disparity,
-        valid=valid,
-        occluded=occluded,
-        calibration=calibration,
+    return read_sample(
+        files,
+        occluded_in=lambda path: read_disparity(path) == 0,
+        calibrate=lambda path, _: read_kitti_calibration(path, grey=grey),
     )
 
 
@@ -101,46 +86,39 @@ def _open(
     root: str | os.PathLike[str], edition: _Edition, *, folder: str, split: str, partial: bool = False
 ) -> ListedDataset:
     base = check_root(root, dataset=edition.name, expected=[f"{folder}/{edition.left}"]) / folder
-    lefts = _frames(base / edition.left)
-    right_folder = require_folder(base / edition.right, dataset=edition.name, holding="the right images")
-    rights = _frames(right_folder)
-    require_stems(lefts, rights, dataset=edition.name, folder=right_folder, holding="the right image")
-    require_stems(rights, lefts, dataset=edition.name, folder=base / edition.left, holding="the left image")
+    left, right = base / edition.left, base / edition.right
+    lefts, rights = paired_views(left, right, dataset=edition.name, suffixes=_SUFFIXES, endings=(_ENDING, _ENDING))
     truths, visibles = base / edition.occ, base / edition.noc
     with_truth = folder == "training"
-    if with_truth and not partial:
+    all_points = _frames(truths) if with_truth else {}
+    seen_points = _frames(visibles) if with_truth else {}
+    if partial:
+        lefts = {frame: name for frame, name in lefts.items() if frame in all_points or frame in seen_points}
+    elif with_truth:
         require_folder(truths, dataset=edition.name, holding="the disparity of all points")
-        require_stems(lefts, _frames(truths), dataset=edition.name, folder=truths, holding="the disparity")
+        require_stems(lefts, all_points, dataset=edition.name, folder=truths, holding="the disparity")
         if visibles.is_dir():
             holding = "the non-occluded disparity"
-            require_stems(lefts, _frames(visibles), dataset=edition.name, folder=visibles, holding=holding)
-    all_points = set(_frames(truths)) if with_truth and truths.is_dir() else set()
-    seen_points = set(_frames(visibles)) if with_truth and visibles.is_dir() else set()
-    if partial:
-        lefts = sorted((all_points | seen_points).intersection(lefts))
-    calibration_folder = base / edition.calibration
-    calibrations = file_names(calibration_folder) if calibration_folder.is_dir() else set()
+            require_stems(lefts, seen_points, dataset=edition.name, folder=visibles, holding=holding)
+    calibrations = base / edition.calibration
+    calibrated = files_by_stem(calibrations, (".txt",)) if calibrations.is_dir() else {}
     files = [
         PairFiles(
-            name=f"{folder}/{frame.removesuffix('.png')}",
-            left=base / edition.left / frame,
-            right=right_folder / frame,
-            disparity=(truths if frame in all_points else visibles) / frame if with_truth else None,
-            occlusion=visibles / frame if frame in all_points & seen_points else None,
-            calibration=_calibration(calibration_folder, frame, calibrations),
+            name=f"{folder}/{frame}{_ENDING}",
+            left=left / name,
+            right=right / rights[frame],
+            disparity=all_points.get(frame, seen_points.get(frame)),
+            occlusion=seen_points.get(frame) if frame in all_points else None,
+            calibration=calibrations / calibrated[frame] if frame in calibrated else None,
         )
-        for frame in lefts
+        for frame, name in lefts.items()
     ]
     looked_for = f"*_10.png with ground truth in {edition.occ} or {edition.noc}" if partial else "*_10.png"
-    require_some(files, dataset=edition.name, looked_for=looked_for, where=base / edition.left)
-    read = functools.partial(read_kitti_pair, grey=edition.grey)
-    return ListedDataset(f"{edition.name}/{split}", files, read)
+    require_some(files, dataset=edition.name, looked_for=looked_for, where=left)
+    return ListedDataset(f"{edition.name}/{split}", files, functools.partial(read_kitti_pair, grey=edition.grey))
 
 
-def _frames(folder: Path) -> list[str]:
-    return sorted(name for name in file_names(folder) if name.endswith("_10.png"))
-
-
-def _calibration(folder: Path, frame: str, available: set[str]) -> Path | None:
-    name = frame.removesuffix("_10.png") + ".txt"
-    return folder / name if name in available else None
+def _frames(folder: Path) -> dict[str, Path]:
+    """The files of ground truth in a folder by frame; none if it is not there."""
+    names = files_by_stem(folder, _SUFFIXES, ending=_ENDING) if folder.is_dir() else {}
+    return {frame: folder / name for frame, name in names.items()}

@@ -8,10 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from linstereo.data.formats.images import read_pixels, to_rgb8, used_bits
 from linstereo.data.sample import PairFiles
 from linstereo.errors import InputError
 
@@ -72,17 +68,38 @@ def file_names(folder: Path) -> set[str]:
     return {entry.name for entry in _entries(folder) if not entry.is_dir()}
 
 
-def files_by_stem(folder: Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> dict[str, str]:
-    """Map from stem to file name for the files in `folder` with one of `suffixes`, sorted by stem."""
+def files_by_stem(folder: Path, suffixes: Sequence[str] = IMAGE_SUFFIXES, *, ending: str = "") -> dict[str, str]:
+    """Map from stem to file name for the files in `folder` with one of `suffixes`, sorted by name.
+
+    With an `ending`, only files whose stem ends so, by their stem without it.
+    """
     rank = {suffix: index for index, suffix in enumerate(suffixes)}
     found: dict[str, str] = {}
     best: dict[str, int] = {}
     for name in sorted(file_names(folder)):
-        stem, dot, ending = name.rpartition(".")
-        order = rank.get((dot + ending).lower())
-        if stem and order is not None and order < best.get(stem, len(suffixes)):
-            found[stem], best[stem] = name, order
+        stem, dot, suffix = name.rpartition(".")
+        order = rank.get((dot + suffix).lower())
+        if stem and stem.endswith(ending) and order is not None and order < best.get(stem, len(suffixes)):
+            found[stem.removesuffix(ending)], best[stem] = name, order
     return found
+
+
+def paired_views(
+    left: Path,
+    right: Path,
+    *,
+    dataset: str,
+    suffixes: Sequence[str] = IMAGE_SUFFIXES,
+    endings: tuple[str, str] = ("", ""),
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The images in the folders `left` and `right`, see `files_by_stem`; no image may lack its partner."""
+    lefts, rights = (
+        files_by_stem(require_folder(folder, dataset=dataset, holding=f"the {side} images"), suffixes, ending=ending)
+        for side, folder, ending in (("left", left, endings[0]), ("right", right, endings[1]))
+    )
+    require_stems(lefts, rights, dataset=dataset, folder=right, holding="the right image")
+    require_stems(rights, lefts, dataset=dataset, folder=left, holding="the left image")
+    return lefts, rights
 
 
 def require_stems(
@@ -102,25 +119,6 @@ def require_some(files: Sequence[PairFiles], *, dataset: str, looked_for: str, w
     if not files:
         raise InputError(f"{dataset}: found no stereo pair in {where}, looked for {looked_for}; check the path")
     return files
-
-
-def read_views(files: PairFiles) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Left and right image, uint8 [H, W, 3] RGB, of one size; values of more than 8 bits are scaled alike."""
-    left, right = read_pixels(files.left), read_pixels(files.right)
-    check_size(left, files.left, right, files.right)
-    bits = used_bits(left, right)
-    return to_rgb8(left, bits=bits), to_rgb8(right, bits=bits)
-
-
-def check_size(
-    reference: NDArray[np.generic], reference_path: Path, other: NDArray[np.generic], other_path: Path
-) -> None:
-    """Fail, naming both files, if the two arrays differ in height or width."""
-    if reference.shape[:2] != other.shape[:2]:
-        raise InputError(
-            f"{other_path} is {other.shape[1]} x {other.shape[0]} px but {reference_path} is "
-            f"{reference.shape[1]} x {reference.shape[0]} px; they must be of one size"
-        )
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

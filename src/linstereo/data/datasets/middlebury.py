@@ -12,20 +12,9 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from linstereo.data.datasets.layout import (
-    check_root,
-    check_size,
-    choose_split,
-    file_names,
-    folder_names,
-    read_views,
-    require_some,
-)
+from linstereo.data.datasets.layout import check_root, choose_split, file_names, folder_names, require_some
+from linstereo.data.datasets.reading import read_sample
 from linstereo.data.formats.calibration_files import read_middlebury_calibration
-from linstereo.data.formats.disparity import read_disparity
 from linstereo.data.formats.png import read_png_values
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 from linstereo.errors import InputError
@@ -100,23 +89,8 @@ def _list_scene(views: Path, truths: Path | None, *, dataset: str, name: str) ->
 
 def read_middlebury_pair(files: PairFiles) -> StereoSample:
     """Read one pair in the Middlebury v3 format."""
-    left, right = read_views(files)
-    disparity: NDArray[np.float32] | None = None
-    valid: NDArray[np.bool_] | None = None
-    occluded: NDArray[np.bool_] | None = None
-    if files.disparity is not None and files.occlusion is not None:
-        disparity = read_disparity(files.disparity)
-        check_size(left, files.left, disparity, files.disparity)
-        mask = read_png_values(files.occlusion)
-        check_size(left, files.left, mask, files.occlusion)
-        valid = disparity > 0
-        occluded = valid & (mask != VISIBLE)
-    return StereoSample(
-        name=files.name,
-        left=left,
-        right=right,
-        disparity=disparity,
-        valid=valid,
-        occluded=occluded,
-        calibration=None if files.calibration is None else read_middlebury_calibration(files.calibration),
+    return read_sample(
+        files,
+        occluded_in=lambda path: read_png_values(path) != VISIBLE,
+        calibrate=lambda path, _: read_middlebury_calibration(path),
     )

@@ -19,8 +19,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from linstereo.data.datasets.layout import check_root, check_size, choose_split, files_by_stem, folder_names, read_views
+from linstereo.data.datasets.layout import check_root, choose_split, files_by_stem, folder_names
+from linstereo.data.datasets.reading import read_sample
 from linstereo.data.formats.images import read_image
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 from linstereo.errors import InputError
@@ -92,17 +94,16 @@ def open_middlebury_classic(root: str | os.PathLike[str], split: str | None = No
 
 def read_classic_pair(files: PairFiles, *, scales: Mapping[str, int], year: int, split: str) -> StereoSample:
     """Read one listed pair; `scales` is the value of one pixel of disparity, by scene."""
-    assert files.disparity is not None
-    left, right = read_views(files)
-    _check_width(left.shape[1], files.left, year=year, split=split)
-    stored = read_image(files.disparity)  # [H, W, 3]
-    check_size(left, files.left, stored, files.disparity)
+    sample = read_sample(files, disparity_of=functools.partial(_read_scaled, scale=scales[files.name]))
+    _check_width(sample.left.shape[1], files.left, year=year, split=split)
+    return sample
+
+
+def _read_scaled(path: Path, *, scale: int) -> NDArray[np.float32]:
+    stored = read_image(path)  # [H, W, 3]
     if not (stored[..., :1] == stored).all():
-        raise InputError(
-            f"{files.disparity} is a colour image, but a disparity is one value per pixel; download it again"
-        )
-    disparity = stored[..., 0].astype(np.float32) / np.float32(scales[files.name])  # [H, W]
-    return StereoSample(name=files.name, left=left, right=right, disparity=disparity, valid=disparity > 0)
+        raise InputError(f"{path} is a colour image, but a disparity is one value per pixel; download it again")
+    return stored[..., 0].astype(np.float32) / np.float32(scale)  # [H, W]
 
 
 def _list_scene(folder: Path, *, year: int, dataset: str) -> PairFiles | None:

@@ -16,18 +16,16 @@ from pathlib import Path
 
 from linstereo.data.datasets.layout import (
     check_root,
-    check_size,
     choose_split,
     file_names,
-    files_by_stem,
     folder_names,
-    read_views,
+    paired_views,
     require_folder,
     require_some,
     require_stems,
 )
-from linstereo.data.formats.disparity import read_disparity
-from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
+from linstereo.data.datasets.reading import read_sample
+from linstereo.data.sample import ListedDataset, PairFiles
 from linstereo.errors import InputError
 
 NAME = "sceneflow"
@@ -74,16 +72,7 @@ def open_sceneflow(root: str | os.PathLike[str], split: str | None = None) -> Li
             base = root if merged else _set_folder(root, set_name, split=split)
             files += _list_set(base, set_name=set_name, subset=subset, image_pass=image_pass, merged=merged)
     require_some(files, dataset=NAME, looked_for="left/*.png beside right/*.png", where=root)
-    return ListedDataset(f"{NAME}/{split}", files, read_sceneflow_pair)
-
-
-def read_sceneflow_pair(files: PairFiles) -> StereoSample:
-    """Read one listed pair with its disparity."""
-    assert files.disparity is not None
-    left, right = read_views(files)
-    disparity = read_disparity(files.disparity)
-    check_size(left, files.left, disparity, files.disparity)
-    return StereoSample(name=files.name, left=left, right=right, disparity=disparity, valid=disparity > 0)
+    return ListedDataset(f"{NAME}/{split}", files, read_sample)
 
 
 def _list_set(base: Path, *, set_name: str, subset: str, image_pass: str, merged: bool) -> list[PairFiles]:
@@ -104,24 +93,18 @@ def _list_set(base: Path, *, set_name: str, subset: str, image_pass: str, merged
 
 
 def _list_views(views: Path, truths: Path, *, prefix: str) -> list[PairFiles]:
-    folders = {side: views / side for side in ("left", "right")}
-    names = {}
-    for side, folder in folders.items():
-        require_folder(folder, dataset=NAME, holding=f"the {side} images")
-        names[side] = files_by_stem(folder, (".png", ".webp"))
-    require_stems(names["left"], names["right"], dataset=NAME, folder=folders["right"], holding="the right image")
-    require_stems(names["right"], names["left"], dataset=NAME, folder=folders["left"], holding="the left image")
+    lefts, rights = paired_views(views / "left", views / "right", dataset=NAME, suffixes=(".png", ".webp"))
     truth_folder = require_folder(truths / "left", dataset=NAME, holding="the disparity of the left images")
     known = {name.removesuffix(".pfm") for name in file_names(truth_folder) if name.endswith(".pfm")}
-    require_stems(names["left"], known, dataset=NAME, folder=truth_folder, holding="the disparity (.pfm)")
+    require_stems(lefts, known, dataset=NAME, folder=truth_folder, holding="the disparity (.pfm)")
     return [
         PairFiles(
             name=f"{prefix}/{stem}",
-            left=folders["left"] / name,
-            right=folders["right"] / names["right"][stem],
+            left=views / "left" / name,
+            right=views / "right" / rights[stem],
             disparity=truth_folder / f"{stem}.pfm",
         )
-        for stem, name in names["left"].items()
+        for stem, name in lefts.items()
     ]
 
 

@@ -28,14 +28,13 @@ from numpy.typing import NDArray
 
 from linstereo.data.datasets.layout import (
     check_root,
-    check_size,
     choose_split,
     file_names,
     folder_names,
-    read_views,
     require_file,
     require_some,
 )
+from linstereo.data.datasets.reading import check_size, read_views
 from linstereo.data.datasets.squid_files import (
     DISTANCES,
     IMAGES,

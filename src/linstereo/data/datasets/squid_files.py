@@ -25,6 +25,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from linstereo.data.formats.calibration_files import naming_calibration
 from linstereo.data.formats.float_maps import as_float_map, to_float32
 from linstereo.data.formats.mat import read_mat
 from linstereo.errors import InputError
@@ -103,7 +104,7 @@ def read_squid_calibration(path: FilePath) -> StereoRig:
     stored_size = left.get("ImageSize")  # older MATLAB versions do not store it
     has_size = isinstance(stored_size, np.ndarray) and stored_size.size == 2
     height, width = _numbers(left, "ImageSize", 2, path) if has_size else _IMAGE_SIZE
-    try:
+    with naming_calibration(path):
         return StereoRig(
             left_matrix=_camera_matrix(left, path),
             right_matrix=_camera_matrix(right, path),
@@ -112,8 +113,6 @@ def read_squid_calibration(path: FilePath) -> StereoRig:
             width=int(width),
             height=int(height),
         )
-    except InputError as error:
-        raise InputError(f"{path} is not a valid calibration: {error}") from error
 
 
 def _variable(path: FilePath, name: str) -> Any:

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linstereo.data.datasets.folder import open_collection, read_folder_pair
-from linstereo.data.datasets.layout import check_size, require_file
+from linstereo.data.datasets.layout import require_file
+from linstereo.data.datasets.reading import check_size
 from linstereo.data.formats.png import read_png_values
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 
@@ -74,11 +75,9 @@ def _part_of(root: Path, split: str | None) -> tuple[str | None, str | None]:
 
 def _read_part(files: PairFiles, *, part: str) -> StereoSample:
     """Read one pair with the ground truth of one part; what is known elsewhere becomes unknown."""
-    sample = read_folder_pair(files)
-    path = parts_file(files)
-    labels = read_png_values(path)
-    check_size(sample.left, files.left, labels, path)
-    chosen = labels == PARTS[part]
+    sample = read_tank_pair(files)
+    assert sample.parts is not None
+    chosen = sample.parts == PARTS[part]
     zero = np.float32(0)
     return dataclasses.replace(
         sample,

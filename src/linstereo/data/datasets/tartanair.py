@@ -12,28 +12,21 @@ from pathlib import Path
 
 from linstereo.data.datasets.layout import (
     check_root,
-    check_size,
     choose_split,
     files_by_stem,
     folder_names,
-    read_views,
+    paired_views,
     require_folder,
     require_some,
     require_stems,
 )
-from linstereo.data.formats.depth_maps import read_depth
+from linstereo.data.datasets.reading import read_sample
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 from linstereo.geometry.calibration import StereoCalibration
-from linstereo.geometry.depth import depth_to_disparity
 
 NAME = "tartanair-uw"
 CALIBRATION = StereoCalibration(focal=320.0, baseline=0.25, cx=320.0, cy=240.0)
-_FOLDERS = (
-    ("image_left", "_left", (".png",), "the left images"),
-    ("image_right", "_right", (".png",), "the right images"),
-    ("depth_left", "_left_depth", (".npy", ".png"), "the depth of the left images"),
-)
-"""Of a sequence: a folder, the ending of its files' stems, their suffixes, and what they hold."""
+_FOLDERS = ("image_left", "image_right", "depth_left")
 _LEVELS = {"all": ("Easy", "Hard"), "easy": ("Easy",), "hard": ("Hard",)}
 SPLITS = tuple(_LEVELS)
 """`all` are both levels of motion, the 22 sequences of 13,583 pairs on which the paper evaluates."""
@@ -60,40 +53,23 @@ def open_tartanair_uw(
 
 def read_tartanair_pair(files: PairFiles) -> StereoSample:
     """Read one listed pair with its depth and the disparity that follows from it."""
-    assert files.depth is not None
-    left, right = read_views(files)
-    depth = read_depth(files.depth)
-    check_size(left, files.left, depth, files.depth)
-    return StereoSample(
-        name=files.name,
-        left=left,
-        right=right,
-        disparity=depth_to_disparity(depth, CALIBRATION),
-        valid=depth > 0,
-        depth=depth,
-        calibration=CALIBRATION,
-    )
+    return read_sample(files, calibration=CALIBRATION)
 
 
 def _list_sequence(sequence: Path, *, prefix: str) -> list[PairFiles]:
-    folders = {}
-    frames = {}
-    if not any((sequence / folder).is_dir() for folder, *_ in _FOLDERS):
+    left, right, truth = folders = [sequence / name for name in _FOLDERS]
+    if not any(folder.is_dir() for folder in folders):
         return []  # no sequence at all
-    for folder, ending, suffixes, holding in _FOLDERS:
-        folders[folder] = require_folder(sequence / folder, dataset=NAME, holding=holding)
-        names = files_by_stem(folders[folder], suffixes)
-        frames[folder] = {stem.removesuffix(ending): name for stem, name in names.items() if stem.endswith(ending)}
-    lefts, rights, depths = frames["image_left"], frames["image_right"], frames["depth_left"]
-    require_stems(lefts, rights, dataset=NAME, folder=folders["image_right"], holding="the right image")
-    require_stems(rights, lefts, dataset=NAME, folder=folders["image_left"], holding="the left image")
-    require_stems(lefts, depths, dataset=NAME, folder=folders["depth_left"], holding="the depth")
+    lefts, rights = paired_views(left, right, dataset=NAME, suffixes=(".png",), endings=("_left", "_right"))
+    require_folder(truth, dataset=NAME, holding="the depth of the left images")
+    depths = files_by_stem(truth, (".npy", ".png"), ending="_left_depth")
+    require_stems(lefts, depths, dataset=NAME, folder=truth, holding="the depth")
     return [
         PairFiles(
             name=f"{prefix}/{frame}",
-            left=folders["image_left"] / name,
-            right=folders["image_right"] / rights[frame],
-            depth=folders["depth_left"] / depths[frame],
+            left=left / name,
+            right=right / rights[frame],
+            depth=truth / depths[frame],
         )
         for frame, name in lefts.items()
     ]

@@ -1,4 +1,6 @@
-"""Calibration files of the stereo benchmarks.
+"""Calibration files: our own calib.json, and those of the stereo benchmarks.
+
+calib.json holds the fields of `StereoCalibration` by name, and may hold `width` and `height` of its images, px.
 
 Middlebury (vision.middlebury.edu/stereo/data/scenes2014) and ETH3D's two-view scenes
 (www.eth3d.net/documentation), which use the same file: `calib.txt` with one `name=value` a line. `cam0` and
@@ -12,9 +14,14 @@ of the rectified cameras, 0 and 1 grey, 2 and 3 colour. They are called P_rect_0
 the offset from camera 0 times the focal length, in pixels times metres.
 """
 
+import contextlib
+import dataclasses
+import json
 import os
 import re
+from collections.abc import Iterator, Sequence
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +32,77 @@ from linstereo.geometry.calibration import StereoCalibration
 
 FilePath = str | os.PathLike[str]
 
+CALIBRATION_SUFFIXES = (".json", ".txt")
+CALIBRATION_FILES = tuple(f"calib{suffix}" for suffix in CALIBRATION_SUFFIXES)
+"""What the calibration beside some images is called."""
+_SIZE_FIELDS = ("width", "height")
+_ASPECT_TOLERANCE = 0.02  # of a resized picture's sides, besides their rounding to whole pixels
 _FOCAL_TOLERANCE = 1e-3
+
+
+def read_calibration(path: FilePath, *, grey: bool = False) -> StereoCalibration:
+    """Read calib.json (the fields of `StereoCalibration` by name) or a text file in Middlebury's or KITTI's format.
+
+    `grey` stands for the grey cameras of a KITTI file instead of the colour ones.
+    """
+    if Path(path).suffix.lower() != ".json":
+        if _is_kitti(path):
+            return read_kitti_calibration(path, grey=grey)
+        return read_middlebury_calibration(path)
+    fields = {field.name: field for field in dataclasses.fields(StereoCalibration)}
+    required = [name for name, field in fields.items() if field.default is dataclasses.MISSING]
+    content = _read_json(path)
+    if not set(required) <= set(content) <= {*fields, *_SIZE_FIELDS}:
+        optional = [*(name for name in fields if name not in required), *_SIZE_FIELDS]
+        raise InputError(
+            f"{path} must hold the numbers {', '.join(required)} and may hold {', '.join(optional)}, but nothing else"
+        )
+    with naming_calibration(path):
+        return StereoCalibration(**{name: value for name, value in content.items() if name in fields})
+
+
+def calibration_for_size(
+    path: FilePath,
+    *,
+    width: int,
+    height: int,
+    image: FilePath,
+    resize: bool = False,
+    grey: bool = False,
+) -> StereoCalibration:
+    """Read a calibration for images of `width` x `height` px; an `InputError` if it says that it is for others.
+
+    Args:
+        path: the calibration file, see `read_calibration`.
+        width: of the images, px.
+        height: of the images, px.
+        image: which image that is, for the error.
+        resize: scale the calibration to the size of the images instead. They must be the whole picture: proportions
+            that are off by more than 2 % are still refused.
+        grey: see `read_calibration`.
+    """
+    calibration = read_calibration(path, grey=grey)
+    size = _calibrated_size(path, grey=grey)
+    if size is None or size == (width, height):
+        return calibration
+    sizes = f"{path} is for images of {size[0]} x {size[1]} px, but {image} is {width} x {height} px"
+    if min(size) < 1:
+        raise InputError(f"{sizes}; correct the size in the calibration")
+    sx, sy = width / size[0], height / size[1]
+    if not resize:
+        raise InputError(
+            f"{sizes}; give the calibration for that size, or have it scaled if the whole picture was resized "
+            "(linstereo predict --scale-calib)"
+        )
+    if abs(sx / sy - 1) > _ASPECT_TOLERANCE + 1 / min(width, height):
+        raise InputError(f"{sizes}, which is not the same picture resized; give the calibration of the cropped image")
+    return calibration.scaled(sx, sy)
+
+
+def write_calibration(path: FilePath, calibration: StereoCalibration) -> None:
+    """Write calib.json; reading it gives back `calibration`. Atomic."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(dataclasses.asdict(calibration), indent=2) + "\n", encoding="ascii")
 
 
 def read_middlebury_calibration(path: FilePath) -> StereoCalibration:
@@ -47,14 +124,6 @@ def read_middlebury_calibration(path: FilePath) -> StereoCalibration:
         cy=left[1, 2],
         doffs=doffs,
     )
-
-
-def middlebury_image_size(path: FilePath) -> tuple[int, int] | None:
-    """Width and height of the images that a Middlebury or ETH3D `calib.txt` is for; None if it does not say."""
-    fields = _read_fields(path, separator="=")
-    if not {"width", "height"} <= set(fields):
-        return None
-    return int(_number(fields["width"], path)), int(_number(fields["height"], path))
 
 
 def write_middlebury_calibration(
@@ -112,15 +181,51 @@ def read_kitti_calibration(path: FilePath, *, grey: bool = False) -> StereoCalib
     )
 
 
-def is_kitti_calibration(path: FilePath) -> bool:
+@contextlib.contextmanager
+def naming_calibration(path: FilePath) -> Iterator[None]:
+    """Let what is wrong with the numbers of a calibration be told with the file that holds them."""
+    try:
+        yield
+    except (InputError, OverflowError) as error:
+        raise InputError(f"{path} is not a valid calibration: {error}") from error
+
+
+def _read_json(path: FilePath) -> dict[str, int | float]:
+    """The numbers by name that a JSON file holds."""
+    try:
+        content = json.loads(read_file(path))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise InputError(f'{path} must hold numbers by name, such as {{"focal": 720.0, ...}}')
+    for name, value in content.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"{path}: {name} is {value!r}, but must be a number")
+    return content
+
+
+def _calibrated_size(path: FilePath, *, grey: bool) -> tuple[int, int] | None:
+    """Width and height of the images that a calibration says it is for; None if it does not say."""
+    sides: Sequence[str | float | None]
+    if Path(path).suffix.lower() == ".json":
+        content = _read_json(path)
+        sides = [content.get(name) for name in _SIZE_FIELDS]
+    elif _is_kitti(path):
+        sides = _read_fields(path, separator=":").get("S_rect_00" if grey else "S_rect_02", "").split()
+    else:
+        fields = _read_fields(path, separator="=")
+        sides = [fields.get(name) for name in _SIZE_FIELDS]
+    if len(sides) != 2 or None in sides:
+        return None
+    width, height = (int(_number(str(side), path)) for side in sides)
+    return width, height
+
+
+def _is_kitti(path: FilePath) -> bool:
     """Whether a text file has the projection matrices of KITTI's calibration files."""
     return any(name in _read_fields(path, separator=":") for name in ("P_rect_00", "P_rect_02", "P0", "P2"))
-
-
-def kitti_image_size(path: FilePath, *, grey: bool = False) -> tuple[int, int] | None:
-    """Width and height of the rectified images that a KITTI calibration file is for; None if it does not say."""
-    words = _read_fields(path, separator=":").get("S_rect_00" if grey else "S_rect_02", "").split()
-    return (int(_number(words[0], path)), int(_number(words[1], path))) if len(words) == 2 else None
 
 
 def _read_fields(path: FilePath, *, separator: str) -> dict[str, str]:
@@ -156,7 +261,7 @@ def _number(word: str, path: FilePath) -> Decimal:
 def _calibration(
     *, path: FilePath, focal: float, focal_y: float, baseline: float, cx: float, cy: float, doffs: float
 ) -> StereoCalibration:
-    try:
+    with naming_calibration(path):
         return StereoCalibration(
             focal=float(focal),
             baseline=float(baseline),
@@ -165,5 +270,3 @@ def _calibration(
             doffs=float(doffs),
             aspect=float(focal_y / focal) if focal else 1.0,
         )
-    except InputError as error:
-        raise InputError(f"{path} is not a valid calibration: {error}") from error

@@ -51,6 +51,11 @@ def write_encoded(
         temporary.write_bytes(encoded.tobytes())
 
 
+def incomplete(path: str | os.PathLike[str], reason: str) -> InputError:
+    """The error about a picture whose file is cut off or contradicts itself."""
+    return InputError(f"{path} is not a complete picture ({reason}); copy or download it again")
+
+
 def _damaged(path: str | os.PathLike[str]) -> InputError:
     return InputError(f"{path} cannot be decoded, it is damaged or of an unknown kind; copy or download it again")
 

@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Callable
 
+from linstereo.data.formats.decoding import incomplete
 from linstereo.data.formats.png import SIGNATURE as PNG_SIGNATURE
 from linstereo.data.formats.png import check_png
 from linstereo.data.formats.tiff import check_tiff
@@ -32,14 +33,10 @@ def check_picture(data: bytes, path: FilePath) -> tuple[int, int]:
             try:
                 width, height = check(data, path)
             except (struct.error, IndexError) as error:
-                raise _damaged(path, "its header is cut off") from error
+                raise incomplete(path, "its header is cut off") from error
             check_pixel_count(width=width, height=height, path=path)
             return width, height
     raise InputError(f"{path} is not a PNG, JPEG, BMP, TIFF, WebP or binary PPM/PGM picture; convert it to PNG")
-
-
-def _damaged(path: FilePath, reason: str) -> InputError:
-    return InputError(f"{path} is not a complete picture ({reason}); copy or download it again")
 
 
 def _check_png(data: bytes, path: FilePath) -> tuple[int, int]:
@@ -56,14 +53,14 @@ def _check_jpeg(data: bytes, path: FilePath) -> tuple[int, int]:
         position = marker.end()
         if code == _JPEG_END:
             if width * height > _JPEG_PIXELS_PER_BYTE * coded_bytes:
-                raise _damaged(path, f"{coded_bytes} bytes cannot hold {width} x {height} pixels")
+                raise incomplete(path, f"{coded_bytes} bytes cannot hold {width} x {height} pixels")
             return width, height
         if code in _JPEG_FRAMES:
             if width:
-                raise _damaged(path, "it holds two frames")
+                raise incomplete(path, "it holds two frames")
             height, width = struct.unpack_from(">HH", data, position + 3)
         position += struct.unpack_from(">H", data, position)[0]
-    raise _damaged(path, "its end is missing")
+    raise incomplete(path, "its end is missing")
 
 
 def _check_bmp(data: bytes, path: FilePath) -> tuple[int, int]:
@@ -77,13 +74,13 @@ def _check_bmp(data: bytes, path: FilePath) -> tuple[int, int]:
     if compression not in _BMP_PLAIN:
         raise InputError(f"{path} is a compressed BMP file; convert it to PNG")
     if width > 0 and offset + (width * bits + 31) // 32 * 4 * height > len(data):
-        raise _damaged(path, "its end is missing")
+        raise incomplete(path, "its end is missing")
     return width, height
 
 
 def _check_webp(data: bytes, path: FilePath) -> tuple[int, int]:
     if 8 + struct.unpack_from("<I", data, 4)[0] > len(data):
-        raise _damaged(path, "its end is missing")
+        raise incomplete(path, "its end is missing")
     kind = data[12:16]
     if kind == b"VP8X":
         if data[20] & 2:
@@ -95,7 +92,7 @@ def _check_webp(data: bytes, path: FilePath) -> tuple[int, int]:
     if kind == b"VP8 ":
         width, height = struct.unpack_from("<HH", data, 26)
         return width & 0x3FFF, height & 0x3FFF
-    raise _damaged(path, "its header is not valid")
+    raise incomplete(path, "its header is not valid")
 
 
 _KINDS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes, FilePath], tuple[int, int]]], ...] = (

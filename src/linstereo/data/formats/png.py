@@ -12,7 +12,7 @@ import zlib
 import numpy as np
 import numpy.typing as npt
 
-from linstereo.data.formats.decoding import decode, write_encoded
+from linstereo.data.formats.decoding import decode, incomplete, write_encoded
 from linstereo.errors import InputError
 from linstereo.files import check_pixel_count, read_file
 
@@ -40,33 +40,29 @@ def check_png(data: bytes, path: str | os.PathLike[str]) -> PngHeader:
     header, compressed, position, kind = None, 0, len(SIGNATURE), b""
     while kind != b"IEND":
         if position + 12 > len(data):
-            raise _damaged(path, "it ends early")
+            raise incomplete(path, "it ends early")
         (length,) = struct.unpack_from(">I", data, position)
         kind = data[position + 4 : position + 8]
         end = position + 12 + length
         if end > len(data):
-            raise _damaged(path, "it ends early")
+            raise incomplete(path, "it ends early")
         body = memoryview(data)[position + 4 : end - 4]
         if zlib.crc32(body) != int.from_bytes(data[end - 4 : end], "big"):
-            raise _damaged(path, "a checksum does not match")
+            raise incomplete(path, "a checksum does not match")
         if header is None:
             if kind != b"IHDR" or length != 13:
-                raise _damaged(path, "its header is missing")
+                raise incomplete(path, "its header is missing")
             header = PngHeader(*struct.unpack_from(">IIBB", data, position + 8))
             check_pixel_count(width=header.width, height=header.height, path=path)
         elif kind == b"IDAT":
             compressed += length
         position = end
     if header is None or header.colour_type not in _CHANNELS or header.bit_depth not in (1, 2, 4, 8, 16):
-        raise _damaged(path, "its header is not valid")
+        raise incomplete(path, "its header is not valid")
     row_bits = header.width * header.bit_depth * _CHANNELS[header.colour_type]
     if header.height * row_bits > 8 * _MAX_DEFLATE_RATIO * compressed:
-        raise _damaged(path, f"{compressed} bytes cannot hold {header.width} x {header.height} pixels")
+        raise incomplete(path, f"{compressed} bytes cannot hold {header.width} x {header.height} pixels")
     return header
-
-
-def _damaged(path: str | os.PathLike[str], reason: str) -> InputError:
-    return InputError(f"{path} is not a complete PNG file ({reason}); copy or download it again")
 
 
 def read_png_values(path: str | os.PathLike[str]) -> npt.NDArray[np.uint8] | npt.NDArray[np.uint16]:

@@ -7,6 +7,7 @@ inverted grey of 16 bits come out wrong, a picture stored turned or mirrored is 
 import os
 import struct
 
+from linstereo.data.formats.decoding import incomplete
 from linstereo.errors import InputError
 
 _TYPES = {1: "B", 3: "H", 4: "I", 16: "Q"}  # the types of whole numbers
@@ -31,13 +32,13 @@ def check_tiff(data: bytes, path: str | os.PathLike[str]) -> tuple[int, int]:
         )
         tile_pixels = tags[_TILE_WIDTH][0] * tags[_TILE_HEIGHT][0] if tiled else 0
     except (KeyError, IndexError) as error:
-        raise _damaged(path, "a field of its header is missing") from error
+        raise incomplete(path, "a field of its header is missing") from error
     if reason := _unusual(tags):
         raise InputError(f"{path} is a TIFF file {reason}; convert it to PNG or to a plain TIFF file of 8 or 16 bits")
     if len(offsets) != len(sizes) or tile_pixels > _MAX_TILE_PIXELS:
-        raise _damaged(path, "its header is not valid")
+        raise incomplete(path, "its header is not valid")
     if any(offset + size > len(data) for offset, size in zip(offsets, sizes, strict=True)):
-        raise _damaged(path, "its end is missing")
+        raise incomplete(path, "its end is missing")
     return width, height
 
 
@@ -55,10 +56,6 @@ def _unusual(tags: dict[int, tuple[int, ...]]) -> str:
     if bits == {16} and (tags.get(_PLANES, (1,))[:1] != (1,) or tags.get(_PHOTOMETRIC, (1,))[:1] == (_WHITE_IS_ZERO,)):
         return "of 16 bits with separate colour planes or inverted grey"
     return ""
-
-
-def _damaged(path: str | os.PathLike[str], reason: str) -> InputError:
-    return InputError(f"{path} is not a complete picture ({reason}); copy or download it again")
 
 
 def _read_tags(data: bytes) -> dict[int, tuple[int, ...]]:
