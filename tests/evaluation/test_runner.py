@@ -124,7 +124,7 @@ def test_changed_settings_never_use_old_records_and_say_so(kitti, tmp_path: Path
     assert len(other.asked) == 5
     assert result[0].scores == run(root, Counting(known, offset=2.5), tmp_path / "fresh")[0].scores
     assert re.fullmatch(
-        r"kitti2015: .* other settings \(method.offset was 1.5 and is 2.5\); they are kept, but not used", said[0]
+        r"kitti2015: .* other settings \(method.offset was 1.5, is 2.5\); they are kept, but not used", said[0]
     )
     back = Counting(known, offset=1.5)  # the old ones are still there for their own settings
     run(root, back, tmp_path / "out")

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from linstereo.errors import InputError
-from linstereo.files import atomic_path
+from linstereo.files import write_file
 from linstereo.runs import output_folder
 from linstereo.tank.family import CELLS, CODES
 from linstereo.tank.layout import Floats, TagLayout, write_layout
@@ -134,10 +134,8 @@ def write_target(folder: str | os.PathLike[str], target: Target) -> list[Path]:
     """Write target.obj (named parts), target.stl (metres) and tags.json into a folder, made if it is not there."""
     with output_folder(folder) as root:
         paths = [root / "target.obj", root / "target.stl", root / "tags.json"]
-        with atomic_path(paths[0]) as temporary:
-            temporary.write_text(_obj(target), encoding="ascii")
-        with atomic_path(paths[1]) as temporary:
-            temporary.write_bytes(_stl(target.mesh))
+        write_file(paths[0], _obj(target))
+        write_file(paths[1], _stl(target.mesh))
         write_layout(paths[2], target.layout)
     return paths
 

@@ -16,6 +16,7 @@ from linstereo.checkpoints.checkpoint import save_checkpoint, stored_weights
 from linstereo.cpu_memory import keep_freed_memory
 from linstereo.data.formats.images import write_image
 from linstereo.errors import InputError
+from linstereo.files import make_parent
 from linstereo.model.linstereo import LinStereo
 from linstereo.processes import Worker
 from linstereo.training.batches import Batch, Shares, TrainingPairs, training_batches
@@ -254,8 +255,7 @@ class Trainer:
         self.session.say(f"step {step} ({run.stage.name}): validation {shown}")
         picture = put_together(rows)
         if picture is not None:
-            (folder / PICTURES).mkdir(exist_ok=True)
-            write_image(folder / PICTURES / f"{step:08d}.png", picture)
+            write_image(make_parent(folder / PICTURES / f"{step:08d}.png"), picture)
             self.log.picture("validation", step=step, picture=picture)
 
     def _finish_stage(self, run: StageRun) -> None:
