@@ -15,12 +15,12 @@ from tests.evaluation.processes import lines_in, run_and_kill, start
 from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
 from linstereo.evaluation.baselines import FolderMethod, SgbmMethod
-from linstereo.evaluation.pictures import PARTS
 from linstereo.evaluation.records import Record
 from linstereo.evaluation.result_files import results_json, write_results
 from linstereo.evaluation.runner import BenchmarkResult, Run, evaluate, open_benchmark
 from linstereo.evaluation.scores import ImageScore, RegionSums
 from linstereo.processes import Worker
+from linstereo.visualize import PARTS
 
 
 class Counting:

@@ -16,12 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from linstereo import __version__
 from linstereo.ablation.tables import AblationTable, Variant
 from linstereo.checkpoints.checkpoint import FILE_NAME as MODEL_FILE
 from linstereo.checkpoints.checkpoint import find_model, load_checkpoint, save_checkpoint, stored_weights
+from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
 from linstereo.evaluation.methods import ModelMethod
 from linstereo.evaluation.runner import Benchmark, Progress, evaluate
@@ -33,7 +36,6 @@ from linstereo.model.presets import LinStereoConfig, build
 from linstereo.predictor import StereoPredictor
 from linstereo.processes import Worker
 from linstereo.runs import check_settings, output_folder
-from linstereo.training.measurement import measure
 from linstereo.training.metrics_log import FILE_NAME as LOG_FILE
 from linstereo.training.metrics_log import read_metrics
 from linstereo.training.recipe import Recipe, Stage
@@ -41,11 +43,13 @@ from linstereo.training.run import check_backbone_weights, train
 from linstereo.training.stage_run import freeze, is_frozen
 from linstereo.training.state import keep_last_good
 from linstereo.training.trainer import Session
+from linstereo.training.validation import ValidationPairs
 
 FORMAT = "linstereo-ablation/1"
 VARIANT_FILE, RESULT_FILE = "variant.json", "result.json"
 _START_FILE = "start.safetensors"  # the first weights, until the variant is done
 _TAKEN = ("backbone", "cost_volumes.project.0", "cost_volumes.project.1", "cost_volumes.project.2")
+_FIGURES = ("EPE", "bad3", "occ/EPE")
 # Fields of a stage that no figure depends on, so that they may change between sessions.
 _FREE = ("validate_every", "picture_every", "checkpoint_every", "log_every", "accumulate")
 
@@ -262,6 +266,25 @@ def _train(
         (home / _START_FILE).unlink(missing_ok=True)
     worker.wait_for_all()
     return True
+
+
+def measure(predictor: StereoPredictor, stage: Stage, *, seed: int) -> dict[str, Any]:
+    """Figures of a network on the validation pairs of a stage, with the stage's T.
+
+    Returns:
+        "EPE" (px), "bad3" (per cent) and "occ/EPE" (px, occluded pixels only; None if no pair has labels), means over
+        pairs; "pairs", their number; and "EPE of pairs", the EPE of each.
+    """
+
+    def predict(sample: StereoSample) -> NDArray[np.float32]:
+        return predictor.predict(sample.left, sample.right, iters=stage.iterations, scale=1.0).disparity
+
+    pairs = [measured.figures for measured in ValidationPairs(stage, seed=seed).measure(predict)]
+    values = {name: [value for pair in pairs if (value := pair.get(name)) is not None] for name in _FIGURES}
+    if not values["EPE"]:
+        raise InputError(f"no pair of {', '.join(stage.validation)} has a pixel with ground truth; give other pairs")
+    means = {name: statistics.fmean(found) if found else None for name, found in values.items()}
+    return {**means, "pairs": len(values["EPE"]), "EPE of pairs": values["EPE"]}
 
 
 def _measure_benchmarks(

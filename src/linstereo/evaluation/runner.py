@@ -95,7 +95,7 @@ class BenchmarkResult:
     scores: of every image, in dataset order.
     regions: both averages, for each region of the protocol.
     seconds: how long each prediction took; empty if the method is not timed.
-    pictures: of the worst images, worst first, as (index of the image, files by `linstereo.evaluation.pictures.PARTS`).
+    pictures: of the worst images, worst first, as (index of the image, files by `linstereo.visualize.PARTS`).
     prior: what the depth prior did, by image; empty for a method without it.
     """
 
