@@ -5,7 +5,17 @@ from pathlib import Path
 import pytest
 
 from linstereo.errors import InputError
-from linstereo.files import MAX_PIXELS, atomic_path, check_pixel_count, read_file
+from linstereo.files import (
+    MAX_PIXELS,
+    atomic_path,
+    check_pixel_count,
+    make_parent,
+    read_file,
+    read_json,
+    remove_temporaries,
+    write_file,
+    write_json,
+)
 
 as_root = pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
 
@@ -152,3 +162,64 @@ def test_long_names_work(tmp_path: Path) -> None:
     with atomic_path(target) as temporary:
         temporary.write_bytes(b"x")
     assert target.exists()
+
+
+def test_text_and_bytes_are_written(tmp_path: Path) -> None:
+    write_file(tmp_path / "a", "größer\n")
+    assert read_file(tmp_path / "a") == "größer\n".encode()
+    write_file(tmp_path / "a", b"\xff\0")
+    assert read_file(tmp_path / "a") == b"\xff\0"
+
+
+def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
+    content = {"name": "größer", "values": [1, 0.1, None, True], "more": {"deep": {}}}
+    for indent in (None, 1, 2):
+        write_json(tmp_path / "a.json", content, indent=indent)
+        assert read_json(tmp_path / "a.json", needed=content.keys()) == content
+    assert (tmp_path / "a.json").read_text(encoding="utf-8").startswith('{\n  "name": "größer",\n')
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "a.json", {"value": float("nan")})
+    assert read_json(tmp_path / "a.json") == content
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"{", "is not valid JSON: .*; make it again"),
+        (b"\xff\xfe\x00", "is not valid JSON: .*; make it again"),
+        (b"[" * 5000, "is not valid JSON: .*; make it again"),
+        (b"[]", "does not hold a JSON object; make it again"),
+        (b"{}", "is damaged, it holds no 'seed'; make it again"),
+    ],
+)
+def test_files_that_hold_no_json_object(tmp_path: Path, text: bytes, told: str) -> None:
+    (tmp_path / "a.json").write_bytes(text)
+    with pytest.raises(InputError, match=rf"a\.json {told}"):
+        read_json(tmp_path / "a.json", needed=["seed"], remedy="make it again")
+
+
+def test_the_folder_of_a_file_is_made(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert make_parent(tmp_path / "a/b/c.png") == tmp_path / "a/b/c.png"
+    assert (tmp_path / "a/b").is_dir()
+    assert not (tmp_path / "a/b/c.png").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"cannot make the folder .*file: .*; choose another"):
+        make_parent(tmp_path / "file/c.png")
+
+
+def test_only_what_was_half_written_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    kept = {tmp_path / name for name in ("a.png", ".hidden", ".a-0123.png", "a-0123456789abcdef.png")}
+    half = [tmp_path / ".a-0123456789abcdef.png", tmp_path / "below/.b-0123456789abcdef"]
+    for path in (*kept, *half):
+        path.touch()
+    remove_temporaries(tmp_path)
+    assert not half[0].exists()
+    assert half[1].exists()
+    remove_temporaries(tmp_path, below=True)
+    assert set(tmp_path.rglob("*")) == {*kept, tmp_path / "below"}
+    with atomic_path(tmp_path / "out.safetensors") as temporary:
+        remove_temporaries(tmp_path)  # as if that process had been killed
+        assert not temporary.exists()
+        temporary.touch()

@@ -1,11 +1,14 @@
 """Reading a file whole, with clear errors, and writing files that are either whole or not there at all."""
 
 import contextlib
+import json
 import os
+import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 from linstereo.errors import InputError
 
@@ -13,6 +16,7 @@ MAX_PIXELS = 2**27
 """Largest picture decoded from a compressed file, whose header alone decides how much is allocated."""
 MAX_SIDE = 2**14
 """Largest height and width, px, of pictures that are rendered or planned for."""
+_TEMPORARY = re.compile(r"\..+-[0-9a-f]{16}(\.\w+)?")  # names that `atomic_path` gives
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
@@ -23,6 +27,29 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
     if not data:
         raise InputError(f"{file} is empty; copy or download it again")
     return data
+
+
+def read_json(
+    path: str | os.PathLike[str], *, needed: Collection[str] = (), remedy: str = "correct it, or copy it again"
+) -> dict[str, Any]:
+    """The object that a JSON file holds.
+
+    Args:
+        path: of the file.
+        needed: names that the object must have.
+        remedy: what the user is told to do if the file holds anything else, which is an `InputError`.
+    """
+    data = read_file(path)
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not valid JSON: {error}; {remedy}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path} does not hold a JSON object; {remedy}")
+    for name in needed:
+        if name not in content:
+            raise InputError(f"{path} is damaged, it holds no {name!r}; {remedy}")
+    return content
 
 
 @contextlib.contextmanager
@@ -88,6 +115,39 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise _cannot_write(target, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write bytes, or text as UTF-8; atomic."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_json(path: str | os.PathLike[str], content: Any, *, indent: int | None = 1) -> None:
+    """Write plain values as JSON, which has no NaN and no infinity; atomic. `indent` None puts it all on one line."""
+    write_file(path, json.dumps(content, indent=indent, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def make_parent(path: str | os.PathLike[str]) -> Path:
+    """Make the folder of a file that is to be written, and those above it; returns the path of the file."""
+    file = Path(path)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {file.parent}: {error.strerror}; choose another one") from error
+    return file
+
+
+def remove_temporaries(folder: Path, *, below: bool = False) -> None:
+    """Remove what processes that were killed in `atomic_path` left; only safe while no other one writes there.
+
+    below: in the folders below it too.
+    """
+    for base, folders, names in os.walk(folder):
+        for name in filter(_TEMPORARY.fullmatch, names):
+            Path(base, name).unlink(missing_ok=True)
+        if not below:
+            folders.clear()
 
 
 def _cannot_write(target: Path, error: OSError) -> InputError:

@@ -1,25 +1,38 @@
-"""Output folders: a command that is refused leaves them as they were."""
+"""Output folders: a command that is refused leaves them as they were, one that was stopped can be resumed in them."""
 
 import contextlib
+import json
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from linstereo.errors import InputError
-from linstereo.files import no_file_name
+from linstereo.files import no_file_name, read_json, remove_temporaries, write_json
+
+SETTINGS_FILE = "settings.json"
+LOCK_FILE = ".lock"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST_DIFFERENCES, _LONGEST_VALUE = 4, 40  # in a message
 
 
 @contextlib.contextmanager
-def output_folder(folder: str | os.PathLike[str], *, notes: Sequence[str] = ()) -> Iterator[Path]:
+def output_folder(folder: str | os.PathLike[str], *, notes: Sequence[str] = (), leads: bool = True) -> Iterator[Path]:
     """Make `folder`, check that files can be written into it, and yield it; undo that if the block is refused.
 
     notes: names in `folder` of files and folders that are no result by themselves, such as the settings of a run. If
         nothing else has been added when the block ends with an exception, those that were not there before are removed,
         and so are new folders without a file in them, so that the corrected command finds what this one found.
+    leads: False for all but one of several processes that share the folder; then nothing is done.
     """
     path = Path(folder)
+    if not leads:
+        yield path
+        return
     missing: list[Path] = []
     before: set[str] = set()
     try:
@@ -52,6 +65,112 @@ def check_output_folder(folder: str | os.PathLike[str]) -> None:
         raise _Possible
 
 
+@dataclass(frozen=True)
+class RunFolder:
+    """An output folder that belongs to one run at a time, and in which a run that was stopped is resumed.
+
+    path: of the folder.
+    notes: names of files in it that are no result by themselves, see `output_folder`.
+    """
+
+    path: Path
+    notes: list[str]
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(
+        cls, folder: str | os.PathLike[str], *, notes: Sequence[str] = (), leads: bool = True
+    ) -> Iterator["RunFolder"]:
+        """An `output_folder` from which other runs are kept out as long as the block lasts."""
+        known = list(notes)
+        with (
+            output_folder(folder, notes=known, leads=leads) as path,
+            _locked(path) if leads else contextlib.nullcontext(),
+        ):
+            yield cls(path, known)
+
+    def settle(
+        self, settings: Mapping[str, Any], *, file: str = SETTINGS_FILE, part: str | None = None
+    ) -> dict[str, Any]:
+        """Store the settings of a new run; in a folder that has some, check that they are the same.
+
+        A folder that holds something else is refused. What a killed run has written half is removed.
+
+        Args:
+            settings: plain JSON values that decide what the results are.
+            file: name of the file that holds them.
+            part: the name they have in the file, if it holds more than them.
+
+        Returns:
+            What the file holds.
+        """
+        path = self.path / file
+        stored: dict[str, Any] = dict(settings) if part is None else {part: settings}
+        if path.is_file():
+            remedy = f"delete the folder {self.path} and start again"
+            stored = read_json(path, needed=() if part is None else [part], remedy=remedy)
+            check_settings(self.path, stored if part is None else stored[part], settings)
+        elif any(not name.startswith(".") for name in _names(self.path)):
+            raise InputError(f"{self.path} is not empty and holds no {file}; choose a new folder for the results")
+        else:
+            self.notes.append(file)
+            write_json(path, stored, indent=2)
+        remove_temporaries(self.path, below=True)
+        return stored
+
+
+def check_settings(folder: Path, before: object, now: Mapping[str, Any]) -> None:
+    """Refuse to resume the run in `folder` with settings other than those of `before`."""
+    changes = differences(before if isinstance(before, Mapping) else {}, now)
+    if changes:
+        raise InputError(
+            f"{folder} was started with other settings ({changes}); use the same settings, or another folder"
+        )
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What differs between two settings of plain JSON values, for a message; empty if nothing does."""
+    found = list(_differences(*(json.loads(json.dumps(settings)) for settings in (before, now))))
+    more = [f"and {len(found) - _MOST_DIFFERENCES} more"] if len(found) > _MOST_DIFFERENCES else []
+    return "; ".join(found[:_MOST_DIFFERENCES] + more)
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key in dict.fromkeys([*before, *now]):
+        name, old, new = f"{prefix}{key}", before.get(key), now.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differences(old, new, f"{name}.")
+        elif old != new and all(isinstance(value, str) and _DIGEST.fullmatch(value) for value in (old, new)):
+            yield f"the content of {name} has changed"
+        elif old != new:
+            yield f"{name} was {_shown(old)}, is {_shown(new)}"
+
+
+def _shown(value: Any) -> str:
+    text = "unset" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other runs out of the folder; the lock ends with this process, whatever ends it."""
+    from filelock import FileLock, Timeout  # here, because it takes a while to load
+
+    lock = FileLock(folder / LOCK_FILE)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise InputError(f"another run is writing to {folder}; wait for it, or choose another folder") from error
+    except OSError as error:
+        raise InputError(f"cannot lock the folder {folder}: {error.strerror}; choose another one") from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            (folder / LOCK_FILE).unlink()  # still locked: nobody else can hold the file of this name
+        lock.release()
+
+
 class _Possible(Exception):
     """Ends a trial."""
 
@@ -62,7 +181,7 @@ def _names(path: Path) -> set[str]:
 
 def _undo(path: Path, added: set[str], *, notes: Sequence[str]) -> None:
     results = [name for name in added if name not in notes and _has_files(path / name)]
-    if results:
+    if results or (path / LOCK_FILE).exists():  # a lock here is that of another run, whose notes must stay
         return
     for name in added:
         if (path / name).is_dir():

@@ -8,6 +8,11 @@ import numpy.typing as npt
 
 MIN_BAR_HEIGHT = 96
 """A picture that is lower, in px, gets white below it, so that the values of its colour bar can be read."""
+PARTS = ("left", "prediction", "truth", "error")
+"""The pictures that compare a prediction with its ground truth."""
+LARGEST_DISPARITY_ERROR = 5.0
+"""Error at which the colours end, px."""
+_COMPARISON_WIDTH = 480  # largest width of a picture that compares, px
 
 
 def colorize(
@@ -151,6 +156,72 @@ def captioned(image: npt.NDArray[np.uint8], text: str, *, width: int, height: in
     cv2.rectangle(small, (0, 0), (across + 8, down + 8), (0, 0, 0), cv2.FILLED)
     cv2.putText(small, text, (4, down + 4), cv2.FONT_HERSHEY_SIMPLEX, 0.45, (255, 255, 255), 1, cv2.LINE_AA)
     return np.pad(small, ((3, 3), (3, 3), (0, 0)), constant_values=255)
+
+
+def comparison_pictures(
+    left: npt.NDArray[np.uint8],
+    prediction: npt.NDArray[np.float32],
+    truth: npt.NDArray[np.float32],
+    *,
+    valid: npt.NDArray[np.bool_],
+    error: npt.NDArray[np.float32],
+    counted: npt.NDArray[np.bool_],
+    largest_error: float = LARGEST_DISPARITY_ERROR,
+) -> dict[str, npt.NDArray[np.uint8]]:
+    """The pictures of one image by `PARTS`, uint8 [h, w, 3] RGB, at most 480 px wide; black where nothing is known.
+
+    Args:
+        left: the left image, uint8 [H, W, 3] RGB.
+        prediction: disparity [H, W], px.
+        truth: the same, painted in the same colours.
+        valid: bool [H, W], where the truth is known.
+        error: [H, W], any unit, such as from `disparity_error`.
+        counted: bool [H, W], where the error is shown.
+        largest_error: at which the colours end.
+    """
+    finite = np.isfinite(prediction)
+    shown = truth[valid] if valid.any() else prediction[finite]
+    low, high = (float(value) for value in np.percentile(shown, (1, 99))) if shown.size else (0.0, 1.0)
+    high = max(high, low + 1)  # a constant disparity has no range of its own
+    size = picture_size(left.shape[1], left.shape[0])
+    return {
+        "left": np.asarray(cv2.resize(left, size, interpolation=cv2.INTER_AREA), np.uint8),
+        "prediction": _reduced(prediction, finite, size, low=low, high=high),
+        "truth": _reduced(truth, valid, size, low=low, high=high),
+        "error": _reduced(error, counted, size, low=0.0, high=largest_error),
+    }
+
+
+def disparity_error(prediction: npt.NDArray[np.float32], truth: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Absolute error [H, W], px; infinite where the prediction is not finite."""
+    lost = ~np.isfinite(prediction)
+    return np.where(lost, np.inf, np.abs(np.where(lost, 0, prediction) - truth)).astype(np.float32)
+
+
+def paint(
+    values: npt.NDArray[np.float32], *, valid: npt.NDArray[np.bool_] | None = None, low: float, high: float
+) -> npt.NDArray[np.uint8]:
+    """Colours from `low` to `high`, uint8 [h, w, 3]; the darkest ones are not used, so nothing known looks black."""
+    return colorize(values, valid=valid, low=low - 0.1 * (high - low), high=high)
+
+
+def picture_size(width: int, height: int) -> tuple[int, int]:
+    """Width and height of the pictures that compare, px, which are only ever smaller than the image."""
+    factor = min(_COMPARISON_WIDTH / width, 1.0)
+    return max(round(width * factor), 1), max(round(height * factor), 1)
+
+
+def _reduced(
+    values: npt.NDArray[np.float32], known: npt.NDArray[np.bool_], size: tuple[int, int], *, low: float, high: float
+) -> npt.NDArray[np.uint8]:
+    """Paint a map at a smaller size; a pixel is the mean of the known ones it covers, so sparse maps stay legible."""
+    limited = np.where(known, np.clip(values, low, high), 0).astype(np.float32)
+    weight = cv2.resize(known.astype(np.float32), size, interpolation=cv2.INTER_AREA)
+    total = cv2.resize(limited, size, interpolation=cv2.INTER_AREA)
+    some = weight > 1e-6
+    mean = np.zeros(total.shape, np.float32)
+    np.divide(total, weight, out=mean, where=some)
+    return paint(mean, valid=some, low=low, high=high)
 
 
 def _with_bar(

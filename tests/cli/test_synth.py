@@ -112,7 +112,8 @@ def test_other_settings_are_refused(tmp_path, capsys):
     assert main(["synth", "--out", out, "--count", "1", "--workers", "1", *SMALL]) == 0
     assert main(["synth", "--out", out, "--count", "1", "--workers", "1", "--size", "64x128"]) == 2
     assert (
-        f"{out} was begun with width = 96, not 128; use the same settings, or another folder" in capsys.readouterr().err
+        f"{out} was started with other settings (width was 96, is 128); use the same settings, or another folder"
+        in capsys.readouterr().err
     )
 
 

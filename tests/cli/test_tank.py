@@ -64,7 +64,7 @@ def test_rendering_goes_on_and_tells_the_water(pictures, capsys):
     assert main([*arguments, "--seed", "4"]) == 0
     assert (pictures / "left/0000.png").stat().st_mtime_ns == before
     assert main([*arguments, "--seed", "5"]) == 2
-    assert "was begun with other settings" in sentence(capsys)
+    assert "was started with other settings (seed was 4, is 5)" in sentence(capsys)
 
 
 def test_target_writes_all_that_is_needed(tmp_path, capsys):

@@ -13,7 +13,7 @@ import pytest
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 from linstereo.evaluation.html_report import html_report
 from linstereo.evaluation.paper_tables import rows_for_protocol
-from linstereo.evaluation.pictures import PARTS, Gallery, draw_pictures, error_map, picture_size
+from linstereo.evaluation.pictures import Gallery, draw_pictures, error_map
 from linstereo.evaluation.protocol import describe, get_protocol, score_sample
 from linstereo.evaluation.report import (
     MISSING,
@@ -29,6 +29,7 @@ from linstereo.evaluation.report import (
 from linstereo.evaluation.runner import Benchmark, BenchmarkResult
 from linstereo.evaluation.scores import aggregate
 from linstereo.geometry.calibration import StereoCalibration
+from linstereo.visualize import PARTS, picture_size
 
 SIZE = (12, 16)
 EVIL = """<script>alert("x")</script>|`*'&"""

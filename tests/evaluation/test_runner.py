@@ -15,12 +15,12 @@ from tests.evaluation.processes import lines_in, run_and_kill, start
 from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
 from linstereo.evaluation.baselines import FolderMethod, SgbmMethod
-from linstereo.evaluation.pictures import PARTS
 from linstereo.evaluation.records import Record
 from linstereo.evaluation.result_files import results_json, write_results
 from linstereo.evaluation.runner import BenchmarkResult, Run, evaluate, open_benchmark
 from linstereo.evaluation.scores import ImageScore, RegionSums
 from linstereo.processes import Worker
+from linstereo.visualize import PARTS
 
 
 class Counting:
@@ -124,7 +124,7 @@ def test_changed_settings_never_use_old_records_and_say_so(kitti, tmp_path: Path
     assert len(other.asked) == 5
     assert result[0].scores == run(root, Counting(known, offset=2.5), tmp_path / "fresh")[0].scores
     assert re.fullmatch(
-        r"kitti2015: .* other settings \(method.offset was 1.5 and is 2.5\); they are kept, but not used", said[0]
+        r"kitti2015: .* other settings \(method.offset was 1.5, is 2.5\); they are kept, but not used", said[0]
     )
     back = Counting(known, offset=1.5)  # the old ones are still there for their own settings
     run(root, back, tmp_path / "out")

@@ -163,9 +163,9 @@ def test_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
     submit("kitti2015", tmp_path / "data", tmp_path / "out")
     other = Known()
     other.settings["iterations"] = 4
-    with pytest.raises(InputError, match=r"holds a submission made with other settings"):
+    with pytest.raises(InputError, match=r"other settings \(method.iterations was unset, is 4\)"):
         submit("kitti2015", tmp_path / "data", tmp_path / "out", method=other)
-    with pytest.raises(InputError, match=r"holds a submission made with other settings"):
+    with pytest.raises(InputError, match=r"other settings \(name was .*, is \"Other\"\)"):
         submit("kitti2015", tmp_path / "data", tmp_path / "out", name="Other")
 
 

@@ -140,10 +140,13 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
     write_dataset(tmp_path, QUICK, count=1, make_engine=QuickEngine)
     before = digests(tmp_path)
     for settings, told in [
-        (WriterSettings(engine=SETTINGS, seed=1), "was begun with seed = 0, not 1;"),
-        (WriterSettings(engine=SETTINGS, layout="sceneflow"), 'was begun with layout = "folder", not "sceneflow";'),
-        (WriterSettings(engine=EngineSettings(height=40, width=64)), "was begun with width = 56, not 64;"),
-        (WriterSettings(engine=SETTINGS, depth=True), "was begun with depth = false, not true;"),
+        (WriterSettings(engine=SETTINGS, seed=1), r"was started with other settings \(seed was 0, is 1\);"),
+        (
+            WriterSettings(engine=SETTINGS, layout="sceneflow"),
+            r'other settings \(layout was "folder", is "sceneflow"\);',
+        ),
+        (WriterSettings(engine=EngineSettings(height=40, width=64)), r"other settings \(width was 56, is 64\);"),
+        (WriterSettings(engine=SETTINGS, depth=True), r"other settings \(depth was false, is true\);"),
     ]:
         with pytest.raises(InputError, match=told):
             write_dataset(tmp_path, settings, count=1, make_engine=QuickEngine)
@@ -158,7 +161,9 @@ def test_changed_photographs_are_refused(tmp_path: Path) -> None:
     settings = WriterSettings(engine=EngineSettings(height=40, width=56, photos=str(photos)))
     write_dataset(tmp_path / "out", settings, count=1, make_engine=QuickEngine)
     write_image(photos / "b.png", grey)
-    with pytest.raises(InputError, match="was begun with other photos; use the same settings, or another folder"):
+    with pytest.raises(
+        InputError, match=r"\(the content of photos has changed\); use the same settings, or another folder"
+    ):
         write_dataset(tmp_path / "out", settings, count=2, make_engine=QuickEngine)
 
 

@@ -175,7 +175,7 @@ def test_a_changed_picture_is_worked_on_again(source, tmp_path):
 
 def test_other_settings_and_full_folders_are_refused(source, made, tmp_path):
     out, _ = made
-    with pytest.raises(InputError, match="was begun with another mesh; use the same settings, or another folder"):
+    with pytest.raises(InputError, match=r"\(the content of mesh has changed\); use the same settings, or"):
         write_session(source / "pairs", out, settings(source, mesh=str(source / "target/target.stl")))
     (tmp_path / "full").mkdir()
     (tmp_path / "full/holiday.jpg").write_bytes(b"x")

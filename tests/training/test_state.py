@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE
 from linstereo.checkpoints.checkpoint_file import read_header
 from linstereo.errors import InputError
 from linstereo.training import state as state_module
-from linstereo.training.state import Progress, TrainingState, load_state, remove_leftovers, save_state
+from linstereo.training.state import Progress, TrainingState, load_state, save_state
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,11 +103,14 @@ def test_a_disk_that_is_full_from_the_start(tmp_path):
 
 
 def test_half_written_files_of_a_killed_process_are_removed(tmp_path):
-    (tmp_path / ".training-0123456789abcdef.safetensors").write_bytes(b"half")
-    (tmp_path / "training.safetensors").write_bytes(b"other")
-    (tmp_path / ".hidden").write_bytes(b"other")
-    remove_leftovers(tmp_path)
-    assert sorted(file.name for file in tmp_path.iterdir()) == [".hidden", "training.safetensors"]
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in (".training-0123456789abcdef.safetensors", ".hidden", ".lock"):
+        (run / name).write_bytes(b"half")
+    run_training(tiny_recipe(write_folder(tmp_path / "pairs"), steps=1), run)
+    hidden = [file.name for file in run.iterdir() if file.name.startswith(".")]
+    assert hidden == [".hidden"]
+    assert load_state(run / "training.safetensors").progress.total_steps == 1
 
 
 def test_other_files_are_refused(tmp_path):

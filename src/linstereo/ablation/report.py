@@ -19,7 +19,7 @@ from linstereo.ablation.tables import AblationTable, Variant
 from linstereo.evaluation.protocol import get_protocol
 from linstereo.evaluation.report import MISSING, Row, Table, column_title, format_value, markdown_table
 from linstereo.evaluation.scores import column_key
-from linstereo.files import atomic_path
+from linstereo.files import write_file, write_json
 from linstereo.training.recipe import Stage
 from linstereo.training.recipe_files import recipe_to_json
 
@@ -51,15 +51,14 @@ class _Line:
 def write_report(ablation: Ablation, table: AblationTable) -> list[Path]:
     """Write the table as it stands, rows that are not done included; returns the files."""
     lines = [_line(ablation, table, variant) for variant in table.variants]
-    contents = {
+    contents: dict[str, Any] = {
         "md": _markdown(ablation, table, lines),
         "csv": _csv(ablation, table, lines),
-        "json": json.dumps(_json(ablation, table, lines), indent=1, ensure_ascii=False) + "\n",
+        "json": _json(ablation, table, lines),
     }
     files = [ablation.out / f"{table.name}.{suffix}" for suffix in contents]
     for file, content in zip(files, contents.values(), strict=True):
-        with atomic_path(file) as temporary:
-            temporary.write_text(content, encoding="utf-8")
+        (write_json if file.suffix == ".json" else write_file)(file, content)
     return files
 
 

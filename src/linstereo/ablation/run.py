@@ -7,34 +7,35 @@
 Variants of different tables that are the same network trained in the same way are trained once.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from linstereo import __version__
 from linstereo.ablation.tables import AblationTable, Variant
 from linstereo.checkpoints.checkpoint import FILE_NAME as MODEL_FILE
 from linstereo.checkpoints.checkpoint import find_model, load_checkpoint, save_checkpoint, stored_weights
+from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
 from linstereo.evaluation.methods import ModelMethod
 from linstereo.evaluation.runner import Benchmark, Progress, evaluate
 from linstereo.evaluation.scores import column_key
-from linstereo.files import atomic_path, read_file
+from linstereo.files import read_file, read_json, write_json
 from linstereo.model.backbone import Backbone
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import LinStereoConfig, build
 from linstereo.predictor import StereoPredictor
 from linstereo.processes import Worker
-from linstereo.runs import output_folder
-from linstereo.training.measurement import measure
+from linstereo.runs import check_settings, output_folder
 from linstereo.training.metrics_log import FILE_NAME as LOG_FILE
 from linstereo.training.metrics_log import read_metrics
 from linstereo.training.recipe import Recipe, Stage
@@ -42,11 +43,13 @@ from linstereo.training.run import check_backbone_weights, train
 from linstereo.training.stage_run import freeze, is_frozen
 from linstereo.training.state import keep_last_good
 from linstereo.training.trainer import Session
+from linstereo.training.validation import ValidationPairs
 
 FORMAT = "linstereo-ablation/1"
 VARIANT_FILE, RESULT_FILE = "variant.json", "result.json"
 _START_FILE = "start.safetensors"  # the first weights, until the variant is done
 _TAKEN = ("backbone", "cost_volumes.project.0", "cost_volumes.project.1", "cost_volumes.project.2")
+_FIGURES = ("EPE", "bad3", "occ/EPE")
 # Fields of a stage that no figure depends on, so that they may change between sessions.
 _FREE = ("validate_every", "picture_every", "checkpoint_every", "log_every", "accumulate")
 
@@ -234,7 +237,7 @@ def _train(
     recipe = Recipe(preset=table.base.preset, seed=seed, stages=tuple(stages))
     counted = _count_parameters(model, stages)
     how = dataclasses.replace(session(variant, recipe), folder=home)
-    with output_folder(home, notes=[VARIANT_FILE, _START_FILE]) if worker.leads else contextlib.nullcontext():
+    with output_folder(home, notes=[VARIANT_FILE, _START_FILE], leads=worker.leads):
         if worker.leads:
             with keep_last_good(home):
                 _prepare(home, describe(ablation, table, variant), model)
@@ -259,10 +262,29 @@ def _train(
             "taken": taken,
             "frozen": {stage.name: list(stage.frozen) for stage in stages},
         }
-        _write(home / RESULT_FILE, result)
+        write_json(home / RESULT_FILE, result)
         (home / _START_FILE).unlink(missing_ok=True)
     worker.wait_for_all()
     return True
+
+
+def measure(predictor: StereoPredictor, stage: Stage, *, seed: int) -> dict[str, Any]:
+    """Figures of a network on the validation pairs of a stage, with the stage's T.
+
+    Returns:
+        "EPE" (px), "bad3" (per cent) and "occ/EPE" (px, occluded pixels only; None if no pair has labels), means over
+        pairs; "pairs", their number; and "EPE of pairs", the EPE of each.
+    """
+
+    def predict(sample: StereoSample) -> NDArray[np.float32]:
+        return predictor.predict(sample.left, sample.right, iters=stage.iterations, scale=1.0).disparity
+
+    pairs = [measured.figures for measured in ValidationPairs(stage, seed=seed).measure(predict)]
+    values = {name: [value for pair in pairs if (value := pair.get(name)) is not None] for name in _FIGURES}
+    if not values["EPE"]:
+        raise InputError(f"no pair of {', '.join(stage.validation)} has a pixel with ground truth; give other pairs")
+    means = {name: statistics.fmean(found) if found else None for name, found in values.items()}
+    return {**means, "pairs": len(values["EPE"]), "EPE of pairs": values["EPE"]}
 
 
 def _measure_benchmarks(
@@ -290,7 +312,7 @@ def _measure_benchmarks(
             "images": result.benchmark.count,
             **{column_key("all", metric): result.headline("all", metric) for metric in protocol.metrics},
         }
-    _write(home / RESULT_FILE, content)
+    write_json(home / RESULT_FILE, content)
 
 
 def _predictor(ablation: Ablation, home: Path, session: Session) -> StereoPredictor:
@@ -300,7 +322,7 @@ def _predictor(ablation: Ablation, home: Path, session: Session) -> StereoPredic
 
 def _prepare(home: Path, description: dict[str, Any], model: LinStereo) -> None:
     if not (home / VARIANT_FILE).exists():
-        _write(home / VARIANT_FILE, description)
+        write_json(home / VARIANT_FILE, description)
     save_checkpoint(model, home / _START_FILE)
 
 
@@ -310,14 +332,7 @@ def _check_folder(ablation: Ablation, table: AblationTable) -> None:
         file = ablation.out / variant.table / variant.name / VARIANT_FILE
         if variant.config is None or not file.exists():
             continue
-        before, now = _comparable(_read(file)), _comparable(describe(ablation, table, variant))
-        changes = list(_differences(before, now))
-        if changes:
-            more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""
-            raise InputError(
-                f"{file.parent} was trained with other settings: {'; '.join(changes[:3])}{more}; use another --out, or "
-                "give the settings of before"
-            )
+        check_settings(file.parent, _comparable(_read(file)), _comparable(describe(ablation, table, variant)))
 
 
 def _comparable(description: Mapping[str, Any]) -> dict[str, Any]:
@@ -329,19 +344,6 @@ def _comparable(description: Mapping[str, Any]) -> dict[str, Any]:
         **{f"stage {stage['name']}": stage for stage in stages},
         "--from": start and start["sha256"][:12],
     }
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    for key in dict.fromkeys([*before, *now]):
-        old, new = before.get(key), now.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from _differences(old, new, f"{key} ")
-        elif old != new:
-            yield f"{prefix}{key} was {_shown(old)}, is {_shown(new)}"
-
-
-def _shown(value: Any) -> str:
-    return "not there" if isinstance(value, dict) else repr(value)
 
 
 def _told(taken: Sequence[str], variant: Variant, stages: Sequence[Stage], *, start: SharedStart | None) -> str:
@@ -372,17 +374,5 @@ def _seconds_per_step(home: Path, stage: Stage) -> float:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    text = read_file(file)
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        content = None
-    needed = {VARIANT_FILE: {"config", "seed", "stages", "start"}, RESULT_FILE: {"figures"}}[file.name]
-    if not isinstance(content, dict) or not needed <= content.keys():
-        raise InputError(f"{file} is damaged; delete the folder {file.parent} to train this variant again")
-    return content
-
-
-def _write(file: Path, content: Mapping[str, Any]) -> None:
-    with atomic_path(file) as temporary:
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    needed = {VARIANT_FILE: ["config", "seed", "stages", "start"], RESULT_FILE: ["figures"]}[file.name]
+    return read_json(file, needed=needed, remedy=f"delete the folder {file.parent} to train this variant again")

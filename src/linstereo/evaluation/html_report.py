@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from linstereo import __version__
 from linstereo.errors import InputError
-from linstereo.evaluation.pictures import LARGEST_DEPTH_ERROR, LARGEST_DISPARITY_ERROR, PARTS, paint
+from linstereo.evaluation.pictures import LARGEST_DEPTH_ERROR
 from linstereo.evaluation.protocol import describe
 from linstereo.evaluation.report import (
     averages_table,
@@ -33,6 +33,7 @@ from linstereo.evaluation.report import (
     worst_first,
 )
 from linstereo.evaluation.runner import BenchmarkResult
+from linstereo.visualize import LARGEST_DISPARITY_ERROR, PARTS, paint
 
 _STYLE = Path(__file__).with_name("report_style")
 _PART_TITLES = {"left": "left image", "prediction": "prediction", "truth": "ground truth", "error": "error"}

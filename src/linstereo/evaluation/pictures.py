@@ -10,20 +10,15 @@ from numpy.typing import NDArray
 
 from linstereo.data.formats.decoding import write_encoded
 from linstereo.data.sample import StereoSample
-from linstereo.errors import InputError
 from linstereo.evaluation.protocol import Protocol
 from linstereo.evaluation.scores import ImageScore
+from linstereo.files import make_parent
 from linstereo.geometry.depth import disparity_to_depth
-from linstereo.visualize import colorize
+from linstereo.visualize import LARGEST_DISPARITY_ERROR, PARTS, comparison_pictures, disparity_error
 
-PARTS = ("left", "prediction", "truth", "error")
-WIDTH = 480
-"""Largest width of a picture, px."""
 _JPEG_OPTIONS = (cv2.IMWRITE_JPEG_QUALITY, 80)
-LARGEST_DISPARITY_ERROR = 5.0
-"""Error at which the colours end, px."""
 LARGEST_DEPTH_ERROR = 0.25
-"""The same for depth, as a fraction of the true depth."""
+"""Error at which the colours end, as a fraction of the true depth."""
 
 
 class Gallery:
@@ -63,13 +58,11 @@ class Gallery:
 
     def draw(self, index: int, sample: StereoSample, prediction: NDArray[np.float32]) -> None:
         """Write the pictures of one image."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot create the folder {self.folder}: {error.strerror}") from error
         pictures = draw_pictures(self._protocol, sample, prediction)
         for part, path in self.files(index).items():
-            write_encoded(path, cv2.cvtColor(pictures[part], cv2.COLOR_RGB2BGR), suffix=".jpg", options=_JPEG_OPTIONS)
+            write_encoded(
+                make_parent(path), cv2.cvtColor(pictures[part], cv2.COLOR_RGB2BGR), suffix=".jpg", options=_JPEG_OPTIONS
+            )
 
     def _enter(self, index: int, score: ImageScore) -> bool:
         """Put an image among the worst if it belongs there; whichever it displaces loses its pictures."""
@@ -91,27 +84,24 @@ class Gallery:
 def draw_pictures(
     protocol: Protocol, sample: StereoSample, prediction: NDArray[np.float32]
 ) -> dict[str, NDArray[np.uint8]]:
-    """The four pictures of one image by part, uint8 [h, w, 3] RGB, at most `WIDTH` px wide.
+    """The four pictures of one image by part, uint8 [h, w, 3] RGB, see `linstereo.visualize.comparison_pictures`.
 
     Prediction and ground truth are disparities in the same colours; the error is that of the disparity in px, or of the
     depth relative to the true one, where the protocol counts it. What is unknown, or does not count, is black.
     """
     assert sample.disparity is not None
     assert sample.valid is not None
-    finite = np.isfinite(prediction)
-    shown = sample.disparity[sample.valid] if sample.valid.any() else prediction[finite]
-    low, high = (float(value) for value in np.percentile(shown, (1, 99))) if shown.size else (0.0, 1.0)
-    high = max(high, low + 1)  # a constant disparity has no range of its own
     error, counted = error_map(protocol, sample, prediction)
     largest = LARGEST_DISPARITY_ERROR if protocol.depth_range is None else LARGEST_DEPTH_ERROR
-    size = picture_size(sample.left.shape[1], sample.left.shape[0])
-    left = cv2.resize(sample.left, size, interpolation=cv2.INTER_AREA)
-    return {
-        "left": np.asarray(left, np.uint8),
-        "prediction": _colours(prediction, finite, size, low=low, high=high),
-        "truth": _colours(sample.disparity, sample.valid, size, low=low, high=high),
-        "error": _colours(error, counted, size, low=0.0, high=largest),
-    }
+    return comparison_pictures(
+        sample.left,
+        prediction,
+        sample.disparity,
+        error=error,
+        valid=sample.valid,
+        counted=counted,
+        largest_error=largest,
+    )
 
 
 def error_map(
@@ -123,49 +113,16 @@ def error_map(
     """
     assert sample.disparity is not None
     assert sample.valid is not None
-    lost = ~np.isfinite(prediction)
     if protocol.depth_range is None:
         counted = sample.valid
         if protocol.max_disparity is not None:
             counted = counted & (sample.disparity < protocol.max_disparity)
-        error = np.abs(np.where(lost, 0, prediction) - sample.disparity)
-    else:
-        assert sample.calibration is not None
-        low, high = protocol.depth_range
-        truth = sample.depth if sample.depth is not None else disparity_to_depth(sample.disparity, sample.calibration)
-        counted = sample.valid & (truth > low) & (truth < high)
-        predicted = np.clip(disparity_to_depth(prediction, sample.calibration), low, high)
-        error = np.zeros_like(truth)
-        np.divide(np.abs(predicted - truth), truth, out=error, where=counted)
-    return np.where(lost, np.inf, error).astype(np.float32), counted
-
-
-def paint(
-    values: NDArray[np.float32], *, valid: NDArray[np.bool_] | None = None, low: float, high: float
-) -> NDArray[np.uint8]:
-    """Colours from `low` to `high`, uint8 [h, w, 3]; the darkest ones are not used, so nothing known looks black."""
-    return colorize(values, valid=valid, low=low - 0.1 * (high - low), high=high)
-
-
-def picture_size(width: int, height: int) -> tuple[int, int]:
-    """Width and height of the picture of an image, which is only ever made smaller."""
-    factor = min(WIDTH / width, 1.0)
-    return max(round(width * factor), 1), max(round(height * factor), 1)
-
-
-def _colours(
-    values: NDArray[np.float32],
-    known: NDArray[np.bool_],
-    size: tuple[int, int],
-    *,
-    low: float,
-    high: float,
-) -> NDArray[np.uint8]:
-    """Paint a map at a smaller size; a pixel is the mean of the known ones it covers, so sparse maps stay legible."""
-    limited = np.where(known, np.clip(values, low, high), 0).astype(np.float32)
-    weight = cv2.resize(known.astype(np.float32), size, interpolation=cv2.INTER_AREA)
-    total = cv2.resize(limited, size, interpolation=cv2.INTER_AREA)
-    some = weight > 1e-6
-    mean = np.zeros(total.shape, np.float32)
-    np.divide(total, weight, out=mean, where=some)
-    return paint(mean, valid=some, low=low, high=high)
+        return disparity_error(prediction, sample.disparity), counted
+    assert sample.calibration is not None
+    low, high = protocol.depth_range
+    truth = sample.depth if sample.depth is not None else disparity_to_depth(sample.disparity, sample.calibration)
+    counted = sample.valid & (truth > low) & (truth < high)
+    predicted = np.clip(disparity_to_depth(prediction, sample.calibration), low, high)
+    error = np.zeros_like(truth)
+    np.divide(np.abs(predicted - truth), truth, out=error, where=counted)
+    return np.where(np.isfinite(prediction), error, np.inf).astype(np.float32), counted

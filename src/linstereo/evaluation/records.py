@@ -8,10 +8,11 @@ appended to, a whole line at a time. A line that was cut short when the process 
 its image measured again.
 """
 
+import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from typing import Any
 from linstereo.errors import InputError
 from linstereo.evaluation.depth_prior_cost import PriorRecord
 from linstereo.evaluation.scores import ImageScore
-from linstereo.files import atomic_path
+from linstereo.files import make_parent, read_json, write_json
+from linstereo.runs import SETTINGS_FILE, differences
 
 FORMAT = 2
 
@@ -84,23 +86,16 @@ class RecordFolder:
         self.settings = settings
         self.folder = base / fingerprint(settings)
 
-    def _prepare(self) -> None:
-        """Make the folder and say in it which settings it stands for."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / "settings.json"
-        if not path.exists():
-            with atomic_path(path) as temporary:
-                temporary.write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
-
     def discard(self) -> None:
         """Delete the records under these settings."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def append(self, record: Record, *, process: int) -> None:
         """Add one record to the file of the process with this number; the first one makes the folder."""
-        path = self.folder / f"process-{process}.jsonl"
+        path, settings = self.folder / f"process-{process}.jsonl", self.folder / SETTINGS_FILE
+        if not settings.exists():
+            write_json(make_parent(settings), self.settings, indent=2)
         try:
-            self._prepare()
             with path.open("ab", buffering=0) as stream:
                 stream.write(record.to_line())
         except OSError as error:
@@ -118,20 +113,12 @@ class RecordFolder:
                     records += [record] if record is not None else []
         return records, damaged
 
-    def changes(self) -> list[str] | None:
+    def changes(self) -> str | None:
         """What differs from the newest other settings under which there are records; None if there are none."""
-        others = [path for path in self.base.glob("*/settings.json") if path.parent != self.folder]
+        others = [path for path in self.base.glob(f"*/{SETTINGS_FILE}") if path.parent != self.folder]
         for path in sorted(others, key=lambda other: other.stat().st_mtime, reverse=True):
-            try:
-                before = dict(_flat(json.loads(path.read_bytes())))
-            except ValueError:
-                continue
-            now = dict(_flat(json.loads(json.dumps(self.settings))))
-            return [
-                f"{key} was {_short(before.get(key))} and is {_short(now.get(key))}"
-                for key in sorted(before.keys() | now.keys())
-                if before.get(key) != now.get(key)
-            ]
+            with contextlib.suppress(InputError):
+                return differences(read_json(path), self.settings)
         return None
 
 
@@ -177,17 +164,3 @@ def _stamp(path: Path) -> tuple[int, int]:
     except OSError:
         return (-1, -1)
     return status.st_size, status.st_mtime_ns
-
-
-def _short(value: str | None) -> str:
-    text = "unset" if value is None else value
-    return text if len(text) <= 40 else f"{text[:12]}..."
-
-
-def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The leaves of nested dictionaries as dotted keys and printed values."""
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield from _flat(part, f"{prefix}.{key}" if prefix else str(key))
-    else:
-        yield prefix, str(value)

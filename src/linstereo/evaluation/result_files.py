@@ -9,7 +9,6 @@ For the same settings and data, results.json is the same however the run was sha
 """
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from linstereo.evaluation.protocol import describe
 from linstereo.evaluation.records import FORMAT
 from linstereo.evaluation.report import markdown_report
 from linstereo.evaluation.runner import BenchmarkResult
-from linstereo.files import atomic_path
+from linstereo.files import write_file, write_json
 
 
 def write_results(results: Sequence[BenchmarkResult], method: Method, *, out: Path, paper: bool) -> list[Path]:
@@ -31,16 +30,15 @@ def write_results(results: Sequence[BenchmarkResult], method: Method, *, out: Pa
     paper: show the paper's rows beside the result.
     """
     title, settings = method.title, method.settings
-    contents = {
-        "results.json": _json(results_json(results, method)),
+    contents: dict[str, Any] = {
+        "results.json": results_json(results, method),
         "report.md": markdown_report(results, title=title, settings=settings, paper=paper),
         "report.html": html_report(results, title=title, settings=settings, paper=paper),
     }
     if any(result.seconds for result in results):
-        contents["timing.json"] = _json(timing_json(results))
+        contents["timing.json"] = timing_json(results)
     for name, content in contents.items():
-        with atomic_path(out / name) as temporary:
-            temporary.write_text(content, encoding="utf-8")
+        (write_json if name.endswith(".json") else write_file)(out / name, content)
     return [out / name for name in contents]
 
 
@@ -98,7 +96,3 @@ def _benchmark_json(result: BenchmarkResult) -> dict[str, Any]:
             for score in result.scores
         ],
     }
-
-
-def _json(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"

@@ -28,7 +28,7 @@ from linstereo.evaluation.protocol import Protocol, get_protocol, score_sample
 from linstereo.evaluation.records import FORMAT, Record, RecordFolder, Stamp, names_digest, stamp_files, usable
 from linstereo.evaluation.scores import ImageScore, RegionResult, aggregate, merge_scores
 from linstereo.processes import Worker
-from linstereo.runs import check_output_folder
+from linstereo.runs import RunFolder
 
 if TYPE_CHECKING:
     from linstereo.model.depth_prior import DepthPriorReport
@@ -95,7 +95,7 @@ class BenchmarkResult:
     scores: of every image, in dataset order.
     regions: both averages, for each region of the protocol.
     seconds: how long each prediction took; empty if the method is not timed.
-    pictures: of the worst images, worst first, as (index of the image, files by `linstereo.evaluation.pictures.PARTS`).
+    pictures: of the worst images, worst first, as (index of the image, files by `linstereo.visualize.PARTS`).
     prior: what the depth prior did, by image; empty for a method without it.
     """
 
@@ -189,9 +189,7 @@ class Run:
             self._records.discard()
         changes = None if self._records.folder.exists() else self._records.changes()
         if changes is not None:
-            more = [f"and {len(changes) - 4} more"] if len(changes) > 4 else []
-            what = "; ".join(changes[:4] + more)
-            say(f"{key}: the records of an earlier run have other settings ({what}); they are kept, but not used")
+            say(f"{key}: the records of an earlier run have other settings ({changes}); they are kept, but not used")
         records, damaged = self._records.read()
         known, stale = usable(records, self._current_stamps())
         if damaged:
@@ -300,16 +298,15 @@ def evaluate(
     progress: shows how far a benchmark is.
     """
     runs = [Run(benchmark, method, out=out, worker=worker, pictures=pictures) for benchmark in benchmarks]
-    if worker.leads:
-        check_output_folder(out)
-        for run in runs:
+    with RunFolder.open(out, leads=worker.leads):
+        for run in runs if worker.leads else ():
             run.start(again=again, say=say)
-    worker.wait_for_all()
-    for run in runs:
-        with progress(run.benchmark.key, len(run.share)) as on_image:
-            run.measure(on_image=on_image)
-    worker.wait_for_all()
-    return [run.result() for run in runs] if worker.leads else None
+        worker.wait_for_all()
+        for run in runs:
+            with progress(run.benchmark.key, len(run.share)) as on_image:
+                run.measure(on_image=on_image)
+        worker.wait_for_all()
+        return [run.result() for run in runs] if worker.leads else None
 
 
 def _without_unreadable(benchmark: Benchmark, known: Mapping[str, Record]) -> Benchmark:

@@ -12,14 +12,12 @@ files, vision.middlebury.edu/stereo/submit3/upload-format.html; for its folders 
 kit of the Robust Vision Challenge (github.com/ozendelait/rvc_devkit), which packs archives for these servers.
 """
 
-import json
 import re
 import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +27,9 @@ from linstereo.data.datasets.official_counts import official_count
 from linstereo.data.formats.disparity import write_disparity
 from linstereo.errors import InputError
 from linstereo.evaluation.methods import Method
-from linstereo.evaluation.records import fingerprint
 from linstereo.evaluation.runner import Progress, Say
-from linstereo.files import atomic_path
-from linstereo.runs import output_folder
+from linstereo.files import atomic_path, make_parent, write_file
+from linstereo.runs import RunFolder
 
 _METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}")
 _KITTI_SMALLEST, _KITTI_LARGEST = 1 / 256, 65535 / 256
@@ -150,8 +147,8 @@ def write_submission(
         raise InputError(f"the time of a prediction is {seconds} s; give seconds, 0 to {_MAX_SECONDS:,}")
     settings = {"benchmark": benchmark, "name": name, "seconds": seconds, "method": dict(method.settings)}
     archive = out / f"{benchmark}-{name}.zip"
-    with output_folder(out, notes=[_SETTINGS_FILE]):
-        _check_settings(out, settings)
+    with RunFolder.open(out) as run:
+        run.settle(settings, file=_SETTINGS_FILE)
         archived: list[str] = []
         for split in splits or format_.splits:
             archived += _predict_split(
@@ -207,31 +204,13 @@ def _predict_split(
                 begin = time.perf_counter()
                 prediction = method.predict(sample)
                 taken = time.perf_counter() - begin if seconds is None else seconds
-                (folder / disparity_file).parent.mkdir(parents=True, exist_ok=True)
-                write_disparity(folder / disparity_file, format_.prepare(prediction, sample_name))
+                prepared = format_.prepare(prediction, sample_name)
+                write_disparity(make_parent(folder / disparity_file), prepared)
                 if time_file is not None:
-                    with atomic_path(folder / time_file) as temporary:
-                        text = format_.time_text.format(seconds=f"{taken:.6f}")
-                        temporary.write_text(f"{text}\n", encoding="ascii")
+                    text = format_.time_text.format(seconds=f"{taken:.6f}")
+                    write_file(make_parent(folder / time_file), f"{text}\n")
             on_image(sample_name)
     return archived
-
-
-def _check_settings(out: Path, settings: Mapping[str, Any]) -> None:
-    """Leave the settings in `out`; refuse a folder that holds a submission with other ones."""
-    path = out / _SETTINGS_FILE
-    try:
-        (out / "files").mkdir(exist_ok=True)
-        before = json.loads(path.read_bytes()) if path.exists() else None
-    except OSError as error:
-        raise InputError(f"cannot use the folder {out}: {error.strerror}; choose another with --out") from error
-    except (ValueError, RecursionError):
-        before = {}
-    if before is None:
-        with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    elif fingerprint(before) != fingerprint(settings):
-        raise InputError(f"{out} holds a submission made with other settings; delete it or choose another with --out")
 
 
 def _pack(archive: Path, folder: Path, files: Sequence[str]) -> None:

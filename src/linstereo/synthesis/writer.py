@@ -10,14 +10,11 @@ import dataclasses
 import errno
 import hashlib
 import itertools
-import json
 import multiprocessing
 import os
-import re
 import signal
-import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -34,23 +31,18 @@ from linstereo.data.formats.images import write_image
 from linstereo.data.formats.npy import write_npy
 from linstereo.data.formats.png import write_png_values
 from linstereo.errors import InputError
-from linstereo.files import atomic_path, read_file
-from linstereo.runs import output_folder
+from linstereo.files import make_parent, write_json
+from linstereo.runs import RunFolder
 from linstereo.synthesis.engine import MAX_SEED, EngineSettings, RenderedPair, StereoEngine
 from linstereo.synthesis.mesh_files import MeshFolder
 from linstereo.synthesis.photos import PhotoFolder
 
-if sys.platform != "win32":
-    import fcntl
-
 LAYOUTS = ("folder", "sceneflow")
-SETTINGS_FILE = "settings.json"
 MAX_PAIRS = 1_000_000
 MAX_WORKERS = 256
 _DIGESTS: Mapping[str, Callable[[str], PhotoFolder | MeshFolder]] = MappingProxyType(
     {"photos": PhotoFolder, "meshes": MeshFolder}
 )
-_TEMPORARY = re.compile(r"\..+-[0-9a-f]{16}(\.\w+)?")
 _SCENEFLOW_SCENE = 100  # pairs in one scene folder
 
 
@@ -125,13 +117,12 @@ def write_dataset(
         raise InputError(f"the number of pairs is {count}; it must be from 1 to {MAX_PAIRS:,}")
     if not 1 <= workers <= MAX_WORKERS:
         raise InputError(f"the number of workers is {workers}; it must be from 1 to {MAX_WORKERS}")
-    with output_folder(out, notes=[SETTINGS_FILE]) as folder, _owned(folder):
-        _settle(folder, settings)
-        _sweep(folder)
-        missing = [index for index in range(count) if not _is_there(folder, settings, index)]
+    with RunFolder.open(out) as run:
+        run.settle(settings.to_json())
+        missing = [index for index in range(count) if not _is_there(run.path, settings, index)]
         done = count - len(missing)
         on_pair(done)
-        job = _Job(folder, settings, make_engine)
+        job = _Job(run.path, settings, make_engine)
         with contextlib.closing(_run_all(job, missing, workers=min(workers, max(len(missing), 1)))) as finished:
             for _ in finished:
                 done += 1
@@ -155,11 +146,6 @@ def pair_files(settings: WriterSettings, index: int) -> Mapping[str, Path]:
     return {name: Path(name, f"{index:06d}{suffix}") for name, suffix in suffixes.items()}
 
 
-def _write_water(path: Path, water: str | None) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps({"water": water}) + "\n", encoding="ascii")
-
-
 _WRITERS: Mapping[str, tuple[str, Callable[[Path, RenderedPair], None]]] = MappingProxyType(
     {
         "left": (".png", lambda path, pair: write_image(path, pair.left)),
@@ -170,7 +156,7 @@ _WRITERS: Mapping[str, tuple[str, Callable[[Path, RenderedPair], None]]] = Mappi
         "occlusion_right": (".png", lambda path, pair: write_png_values(path, np.uint8(255) * pair.right_occluded)),
         "depth": (".npy", lambda path, pair: write_npy(path, pair.depth)),
         "calib": (".json", lambda path, pair: write_calibration(path, pair.calibration)),
-        "info": (".json", lambda path, pair: _write_water(path, pair.water)),
+        "info": (".json", lambda path, pair: write_json(path, {"water": pair.water}, indent=None)),
     }
 )
 """Folder of the layout `folder`, its suffix, and how a file of it is written."""
@@ -188,18 +174,14 @@ class _Job:
         pair = engine.render(self.settings.seed, index)
         try:
             for name, path in pair_files(self.settings, index).items():
-                target = self.folder / path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                _WRITERS[name][1](target, pair)
-        except (InputError, OSError) as error:
-            reason = error if isinstance(error, OSError) else error.__cause__
+                _WRITERS[name][1](make_parent(self.folder / path), pair)
+        except InputError as error:
+            reason = error.__cause__
             if isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise InputError(
                     f"the disk of {self.folder} is full; free some space and run the same command again, "
                     "it goes on where it stopped"
                 ) from error
-            if isinstance(error, OSError):
-                raise InputError(f"cannot write into {self.folder}: {error.strerror}; check its permissions") from error
             raise
 
 
@@ -259,58 +241,6 @@ def _write_in_worker(index: int) -> None:
     if not hasattr(_Worker, "engine"):  # made here and not at the start, so that its errors reach the parent
         _Worker.engine = _Worker.job.make_engine(_Worker.job.settings.engine)
     _Worker.job.write(_Worker.engine, index)
-
-
-@contextlib.contextmanager
-def _owned(folder: Path) -> Iterator[None]:
-    """Keep other runs out of the folder while this one writes."""
-    try:
-        handle = os.open(folder, os.O_RDONLY) if sys.platform != "win32" else None
-    except OSError as error:
-        raise InputError(f"cannot use the folder {folder}: {error.strerror}; choose another one") from error
-    try:
-        if sys.platform != "win32" and handle is not None:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise InputError(
-                    f"another run is writing to {folder}; wait for it, or choose another folder"
-                ) from error
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def _settle(folder: Path, settings: WriterSettings) -> None:
-    """Check that the folder is empty or begun with these settings, and write them down."""
-    path = folder / SETTINGS_FILE
-    wanted = settings.to_json()
-    if path.is_file():
-        try:
-            found = json.loads(read_file(path))
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path} is not valid JSON: {error}; remove the folder and start again") from error
-        if not isinstance(found, dict):
-            raise InputError(f"{path} does not hold settings; remove the folder and start again")
-        for name in [*wanted, *found]:
-            before, now = found.get(name), wanted.get(name)
-            if before != now:
-                told = f"other {name}" if name in _DIGESTS else f"{name} = {json.dumps(before)}, not {json.dumps(now)}"
-                raise InputError(f"{folder} was begun with {told}; use the same settings, or another folder")
-        return
-    if any(not _TEMPORARY.fullmatch(entry.name) for entry in folder.iterdir()):
-        raise InputError(f"{folder} is not empty and holds no {SETTINGS_FILE}; choose a new folder for the data set")
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(wanted, indent=2) + "\n", encoding="ascii")
-
-
-def _sweep(folder: Path) -> None:
-    """Remove half-written files of a run that was killed."""
-    for base, _, names in os.walk(folder):
-        for name in names:
-            if _TEMPORARY.fullmatch(name):
-                Path(base, name).unlink(missing_ok=True)
 
 
 def _is_there(folder: Path, settings: WriterSettings, index: int) -> bool:

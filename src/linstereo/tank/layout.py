@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linstereo.errors import InputError
-from linstereo.files import atomic_path, read_file
+from linstereo.files import read_json, write_file
 from linstereo.tank.family import CODES, NAME
 
 UNITS = {"m": 1.0, "mm": 1e-3}
@@ -79,13 +79,8 @@ class TagLayout:
 
 def read_layout(path: str | os.PathLike[str]) -> TagLayout:
     """Read a layout file; anything odd about it is an `InputError` that names the tag."""
-    try:
-        content = json.loads(read_file(path))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"the tag layout {path} is not valid JSON: {error}") from error
-    if not isinstance(content, dict) or not isinstance(content.get("tags"), list) or not content["tags"]:
+    content = read_json(path)
+    if not isinstance(content.get("tags"), list) or not content["tags"]:
         raise InputError(f'the tag layout {path} holds no tags; it must be an object with the list "tags"')
     family = content.get("family", NAME)
     if family != NAME:
@@ -109,10 +104,7 @@ def write_layout(path: str | os.PathLike[str], layout: TagLayout) -> None:
         for tag, size, corners in zip(layout.ids, layout.sizes, layout.corners, strict=True)
     ]
     lines = ",\n".join(f"    {json.dumps(tag)}" for tag in tags)
-    with atomic_path(path) as temporary:
-        temporary.write_text(
-            f'{{\n  "family": "{NAME}",\n  "unit": "m",\n  "tags": [\n{lines}\n  ]\n}}\n', encoding="ascii"
-        )
+    write_file(path, f'{{\n  "family": "{NAME}",\n  "unit": "m",\n  "tags": [\n{lines}\n  ]\n}}\n')
 
 
 def _tag(entry: Any, *, scale: float, path: str | os.PathLike[str]) -> tuple[int, Floats]:

@@ -18,7 +18,6 @@ quality is there, and whose images have not changed since, is not worked on agai
 
 import dataclasses
 import hashlib
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -38,15 +37,15 @@ from linstereo.data.formats.npy import write_npy
 from linstereo.data.formats.png import write_png_values
 from linstereo.data.sample import PairFiles
 from linstereo.errors import InputError
-from linstereo.files import atomic_path, read_file
-from linstereo.runs import output_folder
+from linstereo.files import make_parent, read_file, read_json, write_file, write_json
+from linstereo.runs import RunFolder
 from linstereo.tank.ground_truth import GroundTruth, Thresholds, make_ground_truth, overlay
 from linstereo.tank.layout import TagLayout, read_layout
 from linstereo.tank.mesh import TargetMesh, read_target_mesh
 from linstereo.tank.mesh_check import check_tags_on_mesh
 from linstereo.tank.pose import Rejected
 
-_SETTINGS_FILE, _REPORTS = "settings.json", ("report.md", "report.json")
+_REPORTS = ("report.md", "report.json")
 VALID, THIN = 255, 128
 """Values in the mask."""
 _FOLDERS = {"depth": ".npy", "disparity": ".pfm", "mask": ".png", "parts": ".png", "overlay": ".jpg"}
@@ -111,13 +110,13 @@ def write_session(
     mesh = read_target_mesh(settings.mesh, unit=settings.unit, ropes=settings.ropes)
     check_tags_on_mesh(layout, mesh)
     reports = []
-    with output_folder(out, notes=[_SETTINGS_FILE, "quality", *_REPORTS]) as folder:
-        _settle(folder, settings)
+    with RunFolder.open(out, notes=["quality", *_REPORTS]) as run:
+        run.settle(settings.to_json())
         on_pair(0, len(pairs))
         for done, pair in enumerate(pairs, start=1):
-            reports.append(_known(folder, pair) or _work(folder, pair, layout, mesh, settings))
+            reports.append(_known(run.path, pair) or _work(run.path, pair, layout, mesh, settings))
             on_pair(done, len(pairs))
-        _write_report(folder, reports)
+        _write_report(run.path, reports)
         if all(report.reason is not None for report in reports):
             raise InputError(f"none of the {len(reports)} pairs gave ground truth: {'; '.join(_reasons(reports))}")
     return reports
@@ -155,23 +154,6 @@ def _pairs(source: Path, settings: SessionSettings) -> Sequence[PairFiles]:
     return pairs
 
 
-def _settle(folder: Path, settings: SessionSettings) -> None:
-    """Check that the folder is new or begun with these settings, and write them down."""
-    path, wanted = folder / _SETTINGS_FILE, settings.to_json()
-    if path.is_file():
-        try:
-            found = json.loads(read_file(path))
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path} is not valid JSON; remove the folder and start again") from error
-        for name, value in wanted.items():
-            if not isinstance(found, dict) or found.get(name) != value:
-                raise InputError(f"{folder} was begun with another {name}; use the same settings, or another folder")
-        return
-    if any(not entry.name.startswith(".") for entry in folder.iterdir()):
-        raise InputError(f"{folder} is not empty and holds no settings.json; choose a new folder for the ground truth")
-    _write_json(path, wanted)
-
-
 def _work(folder: Path, pair: PairFiles, layout: TagLayout, mesh: TargetMesh, settings: SessionSettings) -> PairReport:
     left, right = read_views(pair)
     calibration = read_calibration(_calibration(pair))
@@ -187,18 +169,17 @@ def _work(folder: Path, pair: PairFiles, layout: TagLayout, mesh: TargetMesh, se
         record["pose"] = {"rotation": truth.pose.rotation.tolist(), "translation": truth.pose.translation.tolist()}
         _write_truth(folder, pair, truth, overlay(left, truth))
         single = settings.calibration is not None or _calibration(pair).parent.name != "calib"
-        where = folder / "calib.json" if single else _file(folder, "calib", pair.name, ".json")
-        write_calibration(where, calibration)
+        where = folder / ("calib.json" if single else f"calib/{pair.name}.json")
+        write_calibration(make_parent(where), calibration)
         for side, path in (("right", pair.right), ("left", pair.left)):
-            with atomic_path(_file(folder, side, pair.name, path.suffix)) as temporary:
-                temporary.write_bytes(read_file(path))
-    _write_json(_file(folder, "quality", pair.name, ".json"), record)
+            write_file(make_parent(folder / side / f"{pair.name}{path.suffix}"), read_file(path))
+    write_json(make_parent(_record(folder, pair)), record)
     return _report(pair.name, record)
 
 
 def _write_truth(folder: Path, pair: PairFiles, truth: GroundTruth, picture: Any) -> None:
     mask = np.where(truth.thin, THIN, np.where(truth.valid, VALID, 0)).astype(np.uint8)
-    files = {kind: _file(folder, kind, pair.name, suffix) for kind, suffix in _FOLDERS.items()}
+    files = {kind: make_parent(folder / kind / f"{pair.name}{suffix}") for kind, suffix in _FOLDERS.items()}
     write_npy(files["depth"], truth.depth)
     write_disparity(files["disparity"], truth.disparity)
     write_png_values(files["mask"], mask)
@@ -208,14 +189,18 @@ def _write_truth(folder: Path, pair: PairFiles, truth: GroundTruth, picture: Any
 
 def _known(folder: Path, pair: PairFiles) -> PairReport | None:
     """The report of an earlier run about this pair; None if there is none, or its images have changed."""
-    path = folder / "quality" / f"{pair.name}.json"
+    path = _record(folder, pair)
     if not path.is_file():
         return None
     try:
-        record = json.loads(read_file(path))
+        record = read_json(path)
         return _report(pair.name, record) if record["stamp"] == _stamp(pair) else None
-    except (ValueError, KeyError, TypeError, RecursionError):  # a damaged record is made again
+    except (ValueError, KeyError, TypeError):  # a damaged record, which is an InputError too, is made again
         return None
+
+
+def _record(folder: Path, pair: PairFiles) -> Path:
+    return folder / "quality" / f"{pair.name}.json"
 
 
 def _report(name: str, record: dict[str, Any]) -> PairReport:
@@ -226,7 +211,7 @@ def _report(name: str, record: dict[str, Any]) -> PairReport:
 
 def _write_report(folder: Path, reports: Sequence[PairReport]) -> None:
     pairs = [dataclasses.asdict(report) for report in reports]
-    _write_json(folder / "report.json", {"accepted": sum(report.reason is None for report in reports), "pairs": pairs})
+    write_json(folder / "report.json", {"accepted": sum(report.reason is None for report in reports), "pairs": pairs})
     lines = [
         "# Ground truth from tags and model",
         "",
@@ -245,8 +230,7 @@ def _write_report(folder: Path, reports: Sequence[PairReport]) -> None:
             )
     rejected = [f"* {report.name}: {report.reason}" for report in reports if report.reason is not None]
     lines += ["", "## Rejected", "", *(rejected or ["none"])]
-    with atomic_path(folder / "report.md") as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_file(folder / "report.md", "\n".join(lines) + "\n")
 
 
 def _remove(folder: Path, name: str) -> None:
@@ -267,17 +251,3 @@ def _stamp(pair: PairFiles) -> list[list[int]]:
     """Size in bytes and time of the last change of the files a pair is made from."""
     states = [path.stat() for path in (pair.left, pair.right, _calibration(pair))]
     return [[state.st_size, state.st_mtime_ns] for state in states]
-
-
-def _file(folder: Path, kind: str, name: str, suffix: str) -> Path:
-    path = folder / kind / f"{name}{suffix}"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {path.parent}: {error.strerror}; choose another one") from error
-    return path
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

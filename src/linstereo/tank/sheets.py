@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linstereo.errors import InputError
-from linstereo.files import atomic_path
+from linstereo.files import write_file
 from linstereo.tank.family import CELLS, pattern
 from linstereo.tank.target import Target, TargetDesign
 
@@ -93,12 +93,10 @@ def write_sheets(folder: str | os.PathLike[str], pages: Sequence[Page]) -> list[
     """Write tags.pdf with all pages and tags-1.svg, tags-2.svg, ... with one each; the folder must exist."""
     root = Path(folder)
     paths = [root / "tags.pdf"]
-    with atomic_path(paths[0]) as temporary:
-        temporary.write_bytes(pdf(pages))
+    write_file(paths[0], pdf(pages))
     for number, page in enumerate(pages, start=1):
         paths.append(root / f"tags-{number}.svg")
-        with atomic_path(paths[-1]) as temporary:
-            temporary.write_text(svg(page), encoding="utf-8")
+        write_file(paths[-1], svg(page))
     return paths
 
 

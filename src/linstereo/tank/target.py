@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from linstereo.errors import InputError
-from linstereo.files import atomic_path
+from linstereo.files import write_file
 from linstereo.runs import output_folder
 from linstereo.tank.family import CELLS, CODES
 from linstereo.tank.layout import Floats, TagLayout, write_layout
@@ -135,10 +135,8 @@ def write_target(folder: str | os.PathLike[str], target: Target) -> list[Path]:
     text, surface = _exported(target)
     with output_folder(folder) as root:
         paths = [root / "target.obj", root / "target.stl", root / "tags.json"]
-        with atomic_path(paths[0]) as temporary:
-            temporary.write_text(text, encoding="ascii")
-        with atomic_path(paths[1]) as temporary:
-            temporary.write_bytes(surface)
+        write_file(paths[0], text)
+        write_file(paths[1], surface)
         write_layout(paths[2], target.layout)
     return paths
 

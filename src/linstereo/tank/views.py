@@ -8,7 +8,6 @@
 <out>/target/                          mesh and layout of the target
 """
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,13 +20,15 @@ from linstereo.data.formats.images import write_image
 from linstereo.data.formats.npy import write_npy
 from linstereo.data.formats.png import write_png_values
 from linstereo.errors import InputError
-from linstereo.files import atomic_path
-from linstereo.runs import output_folder
+from linstereo.files import make_parent, write_json
+from linstereo.runs import RunFolder
 from linstereo.synthesis.engine import MAX_SEED
 from linstereo.synthesis.scene import StereoRig
 from linstereo.synthesis.water import WATER_TYPES
 from linstereo.tank.scene import CAMERA, TankView, photograph_target, random_pose
 from linstereo.tank.target import Target, write_target
+
+_VIEWS_FILE = "views.json"
 
 
 @dataclass(frozen=True)
@@ -85,56 +86,35 @@ def write_views(
     on_pair: Callable[[int], None] = lambda done: None,
 ) -> None:
     """Write the pairs of a series into `out`, but for those that are there; `on_pair` is told how many there are."""
-    with output_folder(out, notes=["target", "calib.json"]) as root:
-        _write_views(root, target, settings, on_pair=on_pair)
+    told = _told(target, settings)
+    with RunFolder.open(out, notes=["target", "calib.json"]) as run:
+        known = run.settle(told, file=_VIEWS_FILE, part="settings").get("views", {})
+        if not isinstance(known, dict):
+            raise InputError(f"{run.path / _VIEWS_FILE} is damaged; delete the folder and start again")
+        if not known:
+            write_target(run.path / "target", target)
+            write_calibration(run.path / "calib.json", settings.rig.calibration)
+        for index in range(settings.count):
+            name = f"{index:04d}"
+            if name not in known or not (run.path / "left" / f"{name}.png").is_file():
+                known[name] = _write_pair(run.path, name, render_pair(target, settings, index))
+                write_json(run.path / _VIEWS_FILE, {"settings": told, "views": known})
+            on_pair(index + 1)
 
 
-def _write_views(root: Path, target: Target, settings: ViewSettings, *, on_pair: Callable[[int], None]) -> None:
-    known = _begin(root, target, settings)
-    for index in range(settings.count):
-        name = f"{index:04d}"
-        if name not in known or not (root / "left" / f"{name}.png").is_file():
-            view = render_pair(target, settings, index)
-            if view.right is None:
-                raise RuntimeError("both images are rendered")
-            write_npy(root / "true_depth" / f"{name}.npy", view.depth.astype(np.float32))
-            write_png_values(root / "true_parts" / f"{name}.png", view.part)
-            write_image(root / "right" / f"{name}.png", view.right)
-            write_image(root / "left" / f"{name}.png", view.left)
-            known[name] = {
-                "water": view.water,
-                "rotation": view.pose.rotation.tolist(),
-                "translation": view.pose.translation.tolist(),
-            }
-            _write_json(root / "views.json", {"settings": _told(target, settings), "views": known})
-        on_pair(index + 1)
-
-
-def _begin(root: Path, target: Target, settings: ViewSettings) -> dict[str, object]:
-    """Make the folders; returns what an earlier run with the same settings has rendered."""
-    path = root / "views.json"
-    if path.is_file():
-        try:
-            content = json.loads(path.read_bytes())
-            begun, views = content["settings"], dict(content["views"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InputError(f"{path} is damaged; remove the folder and start again") from error
-        if begun != _told(target, settings):
-            raise InputError(f"{root} was begun with other settings; use the same ones, or another folder")
-        return views
-    for folder in ("left", "right", "true_depth", "true_parts"):
-        (root / folder).mkdir(exist_ok=True)
-    write_target(root / "target", target)
-    write_calibration(root / "calib.json", settings.rig.calibration)
-    return {}
+def _write_pair(root: Path, name: str, view: TankView) -> dict[str, object]:
+    """Write the files of one pair; returns what the file of all views keeps of it."""
+    if view.right is None:
+        raise RuntimeError("both images are rendered")
+    write_npy(make_parent(root / "true_depth" / f"{name}.npy"), view.depth.astype(np.float32))
+    write_png_values(make_parent(root / "true_parts" / f"{name}.png"), view.part)
+    write_image(make_parent(root / "right" / f"{name}.png"), view.right)
+    write_image(make_parent(root / "left" / f"{name}.png"), view.left)
+    pose = view.pose
+    return {"water": view.water, "rotation": pose.rotation.tolist(), "translation": pose.translation.tolist()}
 
 
 def _told(target: Target, settings: ViewSettings) -> dict[str, object]:
     """What decides how a pair looks, as plain values."""
     design = {name: float(value) for name, value in vars(target.design).items()}
     return {"seed": settings.seed, "water": settings.water, "size": list(settings.size or ()), "design": design}
-
-
-def _write_json(path: Path, content: object) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="ascii")

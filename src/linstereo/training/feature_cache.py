@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from linstereo.checkpoints.checkpoint_file import read_safetensors
 from linstereo.errors import InputError
-from linstereo.files import atomic_path
+from linstereo.files import atomic_path, make_parent
 from linstereo.model.backbone import BackboneFeatures
 from linstereo.runs import check_output_folder
 
@@ -90,8 +90,7 @@ class FeatureCache:
 
     def _store(self, file: Path, entry: dict[str, Tensor]) -> None:
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_path(file) as temporary:
+            with atomic_path(make_parent(file)) as temporary:
                 save_file({name: tensor.cpu() for name, tensor in entry.items()}, temporary)
         except (OSError, SafetensorError, InputError) as error:
             reason = " ".join(str(error).split()).split(";")[0]

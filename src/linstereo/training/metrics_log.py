@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from linstereo.errors import MissingExtraError
 from linstereo.extras import install_command, require
-from linstereo.files import atomic_path
+from linstereo.files import write_file
 
 FILE_NAME = "metrics.jsonl"
 
@@ -81,5 +81,4 @@ def _truncate(path: Path, *, step: int) -> None:
     if not path.exists():
         return
     kept = [entry for entry in read_metrics(path) if entry["step"] <= step]
-    with atomic_path(path) as temporary:
-        temporary.write_text("".join(json.dumps(entry) + "\n" for entry in kept), encoding="utf-8")
+    write_file(path, "".join(json.dumps(entry) + "\n" for entry in kept))

@@ -1,33 +1,25 @@
 """Starting a run, or going on with one: which network, from which weights, in which folder."""
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import torch
 
 from linstereo.checkpoints.checkpoint import OFFICIAL_BACKBONES, check_shapes, load_checkpoint, parse_config
 from linstereo.checkpoints.da3_weights import load_da3_weights
 from linstereo.errors import InputError
+from linstereo.files import remove_temporaries
 from linstereo.model.backbone import Backbone, DepthAnything3
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import LinStereoConfig, build
-from linstereo.runs import output_folder
+from linstereo.runs import RunFolder, differences
 from linstereo.training.recipe import Recipe, Stage
 from linstereo.training.recipe_files import recipe_from_json
-from linstereo.training.state import FILE_NAME, TrainingState, load_state, remove_leftovers
+from linstereo.training.state import FILE_NAME, TrainingState, load_state
 from linstereo.training.trainer import Session, Trainer
 
-fcntl: ModuleType | None
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-
-LOCK_FILE = ".lock"
 # Fields that may change between sessions, because no weight depends on them.
 _FREE_FIELDS = (
     "validation",
@@ -62,83 +54,35 @@ def train(
     Returns:
         True if the recipe is done, False if the session stopped before.
     """
-    leads = session.worker.leads
-    made = output_folder(session.folder) if leads else contextlib.nullcontext(session.folder)
-    with made as folder, _locked(folder, leads=leads):
-        return _train(
-            recipe,
-            session,
-            start=start,
-            backbone_weights=backbone_weights,
-            backbone=backbone,
-            allow_changes=allow_changes,
-        )
-
-
-def _train(
-    recipe: Recipe,
-    session: Session,
-    *,
-    start: str | os.PathLike[str] | None,
-    backbone_weights: str | os.PathLike[str] | None,
-    backbone: Backbone | None,
-    allow_changes: bool,
-) -> bool:
-    folder = session.folder
-    file = folder / FILE_NAME
-    resume = load_state(file) if file.exists() else None
-    if resume is not None:
-        config = parse_config(resume.config, file=file)
-        check_shapes(
-            {name: tuple(tensor.shape) for name, tensor in resume.weights.items()},
-            config,
-            backbone=backbone,
-            file=file,
-            wanted="another folder, because this run was started with another network or backbone",
-        )
-        recipe = recipe.with_iterations(config.iterations)
-        _check_recipe(recipe, resume, folder=folder, allow_changes=allow_changes)
-        model = _build(config, recipe, backbone=backbone, backbone_weights=backbone_weights)
-        session.say(f"going on with {folder} after step {resume.progress.total_steps}")
-    elif start is not None:
-        if recipe.model:
-            raise InputError("the network comes with the checkpoint to start from; leave model settings out")
-        model = load_checkpoint(start, backbone=backbone, backbone_weights=backbone_weights)
-    else:
-        model = _build(recipe.config(), recipe, backbone=backbone, backbone_weights=backbone_weights)
-    if backbone is None:
-        check_backbone_weights(model.config, backbone_weights)
-    if session.worker.leads:
-        remove_leftovers(folder)
-    recipe = recipe.with_iterations(model.config.iterations)
-    return Trainer(model, recipe, session, resume=resume).run()
-
-
-@contextlib.contextmanager
-def _locked(folder: Path, *, leads: bool) -> Iterator[None]:
-    """Keep other runs out of a folder; the lock ends with this process, whatever ends it."""
-    if fcntl is None or not leads:
-        yield
-        return
-    path = folder / LOCK_FILE
-    try:
-        with path.open("w") as file:
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, not inherited by loading processes
-                if not path.exists() or not os.path.samestat(path.stat(), os.fstat(file.fileno())):
-                    raise BlockingIOError  # the file is that of a run which has just ended, and another may have begun
-            except OSError as error:
-                raise InputError(
-                    f"another process is training in {folder}; wait for it, or use another folder"
-                ) from error
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
-    except OSError as error:
-        if error.filename != str(path):
-            raise
-        raise InputError(f"cannot write in {folder}: {error.strerror}; choose another folder") from error
+    folder, leads = session.folder, session.worker.leads
+    with RunFolder.open(folder, leads=leads):
+        file = folder / FILE_NAME
+        resume = load_state(file) if file.exists() else None
+        if resume is not None:
+            config = parse_config(resume.config, file=file)
+            check_shapes(
+                {name: tuple(tensor.shape) for name, tensor in resume.weights.items()},
+                config,
+                backbone=backbone,
+                file=file,
+                wanted="another folder, because this run was started with another network or backbone",
+            )
+            recipe = recipe.with_iterations(config.iterations)
+            _check_recipe(recipe, resume, folder=folder, allow_changes=allow_changes)
+            model = _build(config, recipe, backbone=backbone, backbone_weights=backbone_weights)
+            session.say(f"going on with {folder} after step {resume.progress.total_steps}")
+        elif start is not None:
+            if recipe.model:
+                raise InputError("the network comes with the checkpoint to start from; leave model settings out")
+            model = load_checkpoint(start, backbone=backbone, backbone_weights=backbone_weights)
+        else:
+            model = _build(recipe.config(), recipe, backbone=backbone, backbone_weights=backbone_weights)
+        if backbone is None:
+            check_backbone_weights(model.config, backbone_weights)
+        if leads:
+            remove_temporaries(folder)
+        recipe = recipe.with_iterations(model.config.iterations)
+        return Trainer(model, recipe, session, resume=resume).run()
 
 
 def check_backbone_weights(config: LinStereoConfig, weights: str | os.PathLike[str] | None) -> None:
@@ -165,9 +109,6 @@ def _build(
 def _check_recipe(recipe: Recipe, resume: TrainingState, *, folder: Path, allow_changes: bool) -> None:
     """Refuse a recipe that would make the run something else than what it began as."""
     before = recipe_from_json(resume.recipe)
-    changed = []
-    if recipe.seed != before.seed:
-        changed.append(f"seed (was {before.seed}, is {recipe.seed})")
     if (recipe.preset, dict(recipe.model)) != (before.preset, dict(before.model)):
         raise InputError(
             f"the run in {folder} was started with another network ({before.preset!r} with changes "
@@ -178,14 +119,18 @@ def _check_recipe(recipe: Recipe, resume: TrainingState, *, folder: Path, allow_
         raise InputError(
             f"the run in {folder} is in stage {len(begun)}, which the recipe does not have; use another folder"
         )
-    for old, new in zip(begun, recipe.stages, strict=False):
-        changed += [
-            f"{field.name} of stage {old.name} (was {getattr(old, field.name)!r}, is {getattr(new, field.name)!r})"
-            for field in dataclasses.fields(Stage)
-            if field.name not in _FREE and getattr(old, field.name) != getattr(new, field.name)
-        ]
-    if changed and not allow_changes:
+    pairs = list(zip(begun, recipe.stages, strict=False))
+    changes = differences(
+        {"seed": before.seed, **{f"stage {old.name}": _decisive(old) for old, _ in pairs}},
+        {"seed": recipe.seed, **{f"stage {old.name}": _decisive(new) for old, new in pairs}},
+    )
+    if changes and not allow_changes:
         raise InputError(
-            f"the run in {folder} was started with another recipe: {'; '.join(changed)}; use another folder, or go on "
-            "all the same with --allow-changes"
+            f"the run in {folder} was started with another recipe ({changes}); use another folder, or go on all the "
+            "same with --allow-changes"
         )
+
+
+def _decisive(stage: Stage) -> dict[str, Any]:
+    """The fields of a stage that weights depend on."""
+    return {name: value for name, value in dataclasses.asdict(stage).items() if name not in _FREE}

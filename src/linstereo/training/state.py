@@ -125,12 +125,6 @@ def _what_is_left(folder: Path) -> str:
     )
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Delete half-written files of a process that was killed; only safe while no other process uses the folder."""
-    for file in folder.glob(".*-*.safetensors"):
-        file.unlink(missing_ok=True)
-
-
 def _to_disk(file: Path) -> None:
     """Make sure that the content is stored before the old file is replaced, even if the power fails."""
     descriptor = os.open(file, os.O_RDONLY)

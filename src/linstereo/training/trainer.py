@@ -16,6 +16,7 @@ from linstereo.checkpoints.checkpoint import save_checkpoint, stored_weights
 from linstereo.cpu_memory import keep_freed_memory
 from linstereo.data.formats.images import write_image
 from linstereo.errors import InputError
+from linstereo.files import make_parent
 from linstereo.model.linstereo import LinStereo
 from linstereo.processes import Worker
 from linstereo.training.batches import Batch, Shares, TrainingPairs, training_batches
@@ -28,7 +29,7 @@ from linstereo.training.sources import Source, open_sources
 from linstereo.training.stage_run import NotFiniteError, StageRun, freeze, is_frozen, set_modes
 from linstereo.training.state import FILE_NAME as STATE_FILE
 from linstereo.training.state import Progress, TrainingState, keep_last_good, save_state
-from linstereo.training.validation import Validator, means, put_together
+from linstereo.training.validation import ValidationPairs, means, put_together, validate
 
 PICTURES = "pictures"
 OnStep = Callable[[Stage, Progress, dict[str, float]], None]
@@ -119,7 +120,7 @@ class Trainer:
             freeze(self.model, stage, trainable=self._trainable)
             self._open_cache(stage, self._sources(stage))
             self._shares(stage)
-            Validator(stage, seed=self.recipe.seed)
+            ValidationPairs(stage, seed=self.recipe.seed)
 
     def _sources(self, stage: Stage) -> list[Source]:
         return open_sources(stage.data, seed=self.recipe.seed, what=f"training data for stage {stage.name!r}")
@@ -137,11 +138,11 @@ class Trainer:
             run.restore(self._resume)
             self._resume = None
         worker = self.session.worker
-        validator = Validator(stage, seed=self.recipe.seed, rank=worker.rank, processes=worker.count)
+        validation = ValidationPairs(stage, seed=self.recipe.seed, rank=worker.rank, processes=worker.count)
         batches = self._batches(stage, sources, with_keys=cache is not None)
         first = list(itertools.islice(batches, 1))  # if it cannot be read, that is told before anything is written
-        if len(validator) and self.progress.total_steps == 0:
-            self._validate(run, validator, with_picture=False)
+        if len(validation) and self.progress.total_steps == 0:
+            self._validate(run, validation, with_picture=False)
         window = _Window()
         for parts in itertools.chain(first, batches):
             figures, stop = self._step(run, parts)
@@ -152,8 +153,8 @@ class Trainer:
                 if self.log is not None:
                     self.log.scalars("train", stage=stage.name, step=self.progress.total_steps, values=mean)
             self.session.on_step(stage, self.progress, figures)
-            if len(validator) and (ends or _is_due(self.progress.step, stage.validate_every)):
-                self._validate(run, validator, with_picture=ends or self._picture_is_due(stage))
+            if len(validation) and (ends or _is_due(self.progress.step, stage.validate_every)):
+                self._validate(run, validation, with_picture=ends or self._picture_is_due(stage))
                 window.restart()
             if ends:
                 self._finish_stage(run)
@@ -234,12 +235,12 @@ class Trainer:
         """Whether this validation is the first one after a multiple of `picture_every`."""
         return bool(stage.picture_every) and self.progress.step % stage.picture_every < stage.validate_every
 
-    def _validate(self, run: StageRun, validator: Validator, *, with_picture: bool) -> None:
+    def _validate(self, run: StageRun, pairs: ValidationPairs, *, with_picture: bool) -> None:
         """Measure the averaged weights, keep them if they are the best so far of this stage, and draw a picture."""
         step, folder, worker = self.progress.total_steps, self.session.folder, self.session.worker
         self.model.eval()
         with run.average.swapped():
-            total, rows = validator.sums(self.model, self.session.device, pictures=with_picture)
+            total, rows = validate(pairs, self.model, run.stage, self.session.device, pictures=with_picture)
             values = means(worker.summed(total))
             rows = [row for share in worker.gathered(rows) for row in share]
             if values and (self.progress.best is None or values["EPE"] < self.progress.best):
@@ -254,8 +255,7 @@ class Trainer:
         self.session.say(f"step {step} ({run.stage.name}): validation {shown}")
         picture = put_together(rows)
         if picture is not None:
-            (folder / PICTURES).mkdir(exist_ok=True)
-            write_image(folder / PICTURES / f"{step:08d}.png", picture)
+            write_image(make_parent(folder / PICTURES / f"{step:08d}.png"), picture)
             self.log.picture("validation", step=step, picture=picture)
 
     def _finish_stage(self, run: StageRun) -> None:
