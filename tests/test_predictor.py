@@ -91,9 +91,8 @@ def test_scaling_keeps_size_and_unit(pair):
             assert left.shape[-2:] == (32, 48)
             return type("Evidence", (), {"size": tuple(left.shape[-2:]), "prior": []})
 
-        def iterate(self, evidence):
-            while True:
-                yield evidence
+        def iterate(self, evidence, iterations):
+            return iter([evidence] * iterations)
 
         def upsample(self, state, evidence):
             return torch.full((1, 1, *evidence.size), 5.0)

@@ -7,7 +7,6 @@ import torch
 from linstereo.model.correlation_start import (
     CUES,
     TWO_PASS_CUES,
-    CorrelationStart,
     aggregate,
     by_disparity,
     correlation_start,
@@ -18,6 +17,7 @@ from linstereo.model.correlation_start import (
     to_scale,
     with_coarse_pass,
 )
+from linstereo.model.starts import StartingPoint
 
 
 def test_by_disparity_reads_the_column_a_disparity_points_to():
@@ -169,7 +169,7 @@ def test_the_coarse_pass_fills_in_where_correlations_are_unsure():
     coarse = 10 * torch.rand(1, 1, 12, 40)
     sure = torch.zeros(1, 2, 12, 40)
     sure[..., :20] = 1.0
-    start = with_coarse_pass(CorrelationStart(disparity, sure), coarse)
+    start = with_coarse_pass(StartingPoint(disparity, sure), coarse)
     torch.testing.assert_close(start.disparity[..., :17], disparity[..., :17])
     torch.testing.assert_close(start.disparity[..., 23:], coarse[..., 23:])
     assert start.cues.shape == (1, TWO_PASS_CUES, 12, 40)
@@ -181,7 +181,7 @@ def test_the_coarse_pass_fills_in_where_correlations_are_unsure():
 
 def test_a_pass_without_a_coarser_one_trusts_its_correlations():
     disparity, cues = torch.rand(1, 1, 4, 8), torch.rand(1, 2, 4, 8)
-    start = with_coarse_pass(CorrelationStart(disparity, cues), None)
+    start = with_coarse_pass(StartingPoint(disparity, cues), None)
     torch.testing.assert_close(start.disparity, disparity)
     assert (start.cues[:, 2] == 1).all()
     assert (start.cues[:, 3] == 0).all()

@@ -16,10 +16,12 @@ from torch import nn
 from linstereo.errors import InputError
 from linstereo.files import MAX_PIXELS
 from linstereo.model.backbone import Backbone, CompactBackbone, build_da3
-from linstereo.model.correlation_start import CUES, TWO_PASS_CUES
+from linstereo.model.correlation_start import CorrelationStart
 from linstereo.model.cost_volume import HierarchicalCostVolumes, PooledCostVolume
+from linstereo.model.depth_prior import DepthPriorStart
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.pala import PALABlock
+from linstereo.model.starts import Start, ZeroStart
 from linstereo.model.updater import ConvGRUUnit, MotionEncoder, MultiScaleUpdater, PALAUnit, ResidualHead
 from linstereo.model.upsample import ConvexUpsampler
 
@@ -131,13 +133,6 @@ class LinStereoConfig:
             raise InputError(f"coarse_iterations is {self.coarse_iterations}; use 0 with the start {self.start!r}")
 
     @property
-    def cues(self) -> int:
-        """Channels beside the features that tell the hidden states how far to trust the start."""
-        if self.start != "correlation":
-            return 0
-        return TWO_PASS_CUES if self.coarse_iterations else CUES
-
-    @property
     def hidden_widths(self) -> tuple[int, ...]:
         """Channels of the hidden state of each update scale, finest first."""
         return (self.hidden, *[self.coarse_hidden or self.hidden] * (self.scales - 1))
@@ -247,7 +242,8 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
             backbone: anything that follows the `Backbone` protocol serves.
     """
     features = _build_backbone(config) if backbone is None else backbone
-    if config.start == "depth_prior" and not features.has_depth:
+    start = _build_start(config)
+    if start.needs_depth and not features.has_depth:
         raise InputError("this backbone gives no monocular depth; use a preset without the depth prior (DPI)")
     channels = features.channels[: config.scales]
     sizes = {"width": config.feature_width, "levels": config.levels, "radius": config.radius}
@@ -264,14 +260,16 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
         config=config,
         backbone=features,
         cost_volumes=cost_volumes,
+        start=start,
         hidden_projection=nn.ModuleList(
-            nn.Conv2d(c + config.cues, width, 3, padding=1) for c, width in zip(channels, widths, strict=True)
+            nn.Conv2d(c + start.cues, width, 3, padding=1) for c, width in zip(channels, widths, strict=True)
         ),
         motion_encoders=[MotionEncoder(samples, width) for width in widths[:volumes]],
         updater=MultiScaleUpdater(
             _unit_factory(config),
             hidden=widths,
             motion_channels=[*widths[:volumes], *[0] * (config.scales - volumes)],
+            heads=config.heads,
         ),
         residual_head=ResidualHead(config.hidden),
         upsampler=ConvexUpsampler(config.hidden, guide=config.guide),
@@ -280,6 +278,14 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
 
 def _build_backbone(config: LinStereoConfig) -> Backbone:
     return CompactBackbone() if config.backbone == "compact" else build_da3(config.backbone)
+
+
+def _build_start(config: LinStereoConfig) -> Start:
+    if config.start == "depth_prior":
+        return DepthPriorStart(min_inlier_share=config.prior_inlier_share)
+    return (
+        CorrelationStart(coarse_iterations=config.coarse_iterations) if config.start == "correlation" else ZeroStart()
+    )
 
 
 def _unit_factory(config: LinStereoConfig) -> Callable[[int, int], nn.Module]:

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from linstereo.data.augmentation import AugmentationSettings, augment
 from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
-from linstereo.model.depth_prior import SparseMatches, match_sparse
+from linstereo.geometry.sparse_matches import SparseMatches, match_sparse
 from linstereo.training.feature_cache import image_key
 from linstereo.training.sources import Draw, DrawOrder, Source
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import cv2
 import torch
-from torch import nn
 
 from linstereo.checkpoints.checkpoint import FILE_NAME as MODEL_FILE
 from linstereo.checkpoints.checkpoint import save_checkpoint, stored_weights
@@ -167,14 +166,15 @@ class Trainer:
     def _step(self, run: StageRun, parts: list[Batch]) -> tuple[dict[str, float], bool]:
         """One optimiser step: its figures, and whether the session should stop after it."""
         stage, done = run.stage, self.progress
-        torch.manual_seed(self.recipe.seed + done.total_steps)  # for networks that draw random numbers
+        seed = self.recipe.seed + done.total_steps
+        torch.manual_seed(seed)  # for networks that draw random numbers
         rate = one_cycle(done.step, steps=stage.steps, peak=stage.learning_rate, warmup=stage.warmup)
         skipped = [message for part in parts for message in part.skipped]
         for message in skipped:
             self.session.say(f"left out: {message}")
         extras = [float(self.session.stopping()), float(len(skipped))]
         try:
-            result = run.step(parts, rate=rate, extras=extras)
+            result = run.step(parts, rate=rate, seed=seed, extras=extras)
         except NotFiniteError as error:
             shares = self.session.worker.gathered([name for part in parts for name in part.names])
             names = ", ".join(name for share in shares for name in share)
@@ -224,7 +224,6 @@ class Trainer:
                 f"caching features of stage {stage.name!r} helps only if images come again; set variants to 1 or more, "
                 "and count=N for rendered pairs"
             )
-        assert isinstance(self.model.backbone, nn.Module)
         return FeatureCache(self.session.cache, self.model.backbone)
 
     def _freezes_backbone(self, stage: Stage) -> bool:
