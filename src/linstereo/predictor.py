@@ -155,7 +155,7 @@ class StereoPredictor:
         run_height, run_width = plan.height, plan.width
         small = [_resized(image, run_height, run_width) for image in (left, right)]
         matches = None
-        if self.model.use_depth_prior:
+        if self.model.start.needs_depth:
             matches = [match_sparse(*small) if use_prior else SparseMatches.none((run_height, run_width))]
         tensors = [_to_tensor(image, self.device) for image in small]
         evidence = self.model.prepare(tensors[0], tensors[1], matches=matches, volume=plan.volume)

@@ -144,15 +144,6 @@ def round_values(low: float, high: float, *, most: int) -> list[float]:
     return [index * step for index in range(first, last + 1)] or [low]
 
 
-def captioned(image: npt.NDArray[np.uint8], text: str, *, width: int, height: int) -> npt.NDArray[np.uint8]:
-    """A copy of that size with `text` in its upper left corner and a white frame: uint8 [height + 6, width + 6, 3]."""
-    small = np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
-    (across, down), _ = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 0.45, 1)
-    cv2.rectangle(small, (0, 0), (across + 8, down + 8), (0, 0, 0), cv2.FILLED)
-    cv2.putText(small, text, (4, down + 4), cv2.FONT_HERSHEY_SIMPLEX, 0.45, (255, 255, 255), 1, cv2.LINE_AA)
-    return np.pad(small, ((3, 3), (3, 3), (0, 0)), constant_values=255)
-
-
 def _with_bar(
     picture: npt.NDArray[np.uint8],
     values: npt.NDArray[np.floating],

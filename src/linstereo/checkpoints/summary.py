@@ -88,7 +88,7 @@ def summarise(
         )
         return result
 
-    depth_images = 1 if model.use_depth_prior else 0
+    depth_images = int(model.start.needs_depth)
     features = run("backbone", model.backbone, lambda: model.backbone(pair, depth_images=depth_images))
     volumes = run("cost volumes", model.cost_volumes, lambda: model.cost_volumes(features.pyramid))
     left = [feature[:1] for feature in features.pyramid]

@@ -5,6 +5,7 @@ Disparity is positive and in pixels of the left image. Pixel centres have intege
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -92,18 +93,9 @@ def match_sparse(
     reduction = min(1.0, (max_pixels / (height * width)) ** 0.5)
     size = (max(1, round(height * reduction)), max(1, round(width * reduction)))
     sift = cv2.SIFT.create(nfeatures=max_keypoints, contrastThreshold=_CONTRAST_THRESHOLD, enable_precise_upscale=True)
-    left_points, left_descriptors = _keypoints(left, size=size, sift=sift)
-    right_points, right_descriptors = _keypoints(right, size=size, sift=sift)
-    pairs = _mutual_matches(
-        left_points,
-        left_descriptors,
-        right_points,
-        right_descriptors,
-        max_row_offset=max_row_offset,
-        ratio=ratio,
-        max_distance=max_distance,
-    )
-    corners = np.concatenate([left_points[pairs[:, 0]], right_points[pairs[:, 1]]], axis=1)  # [M, 4]
+    keys = [_keypoints(image, size=size, sift=sift) for image in (left, right)]
+    pairs = _mutual_matches(*keys, max_row_offset=max_row_offset, ratio=ratio, max_distance=max_distance)
+    corners = np.concatenate([keys[0].points[pairs[:, 0]], keys[1].points[pairs[:, 1]]], axis=1)  # [M, 4]
     corners = np.unique(corners, axis=0)  # a corner with two orientations is two keypoints, but one match
     scale = np.array([width / size[1], height / size[0]])  # of x and y, back to the images as given
     points = (corners[:, :2] + 0.5) * scale - 0.5
@@ -117,32 +109,31 @@ def match_sparse(
     )
 
 
-def _keypoints(
-    image: NDArray[np.uint8], *, size: tuple[int, int], sift: cv2.SIFT
-) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-    """SIFT keypoints (x, y) [K, 2] and descriptors [K, 128] of an RGB image resized to `size`, by row."""
+class _Keypoints(NamedTuple):
+    """Places (x, y) [K, 2], by row, and descriptors [K, 128]."""
+
+    points: NDArray[np.float64]
+    descriptors: NDArray[np.float32]
+
+
+def _keypoints(image: NDArray[np.uint8], *, size: tuple[int, int], sift: cv2.SIFT) -> _Keypoints:
+    """SIFT keypoints of an RGB image resized to `size`."""
     grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     if grey.shape != size:
         grey = cv2.resize(grey, (size[1], size[0]), interpolation=cv2.INTER_AREA)
     keypoints, descriptors = sift.detectAndCompute(grey, None)
     if not keypoints:
-        return np.zeros((0, 2)), np.zeros((0, 128), np.float32)
+        return _Keypoints(np.zeros((0, 2)), np.zeros((0, 128), np.float32))
     points = np.array([keypoint.pt for keypoint in keypoints], np.float64)
     order = np.lexsort((points[:, 0], points[:, 1]))
-    return points[order], np.asarray(descriptors, np.float32)[order]
+    return _Keypoints(points[order], np.asarray(descriptors, np.float32)[order])
 
 
 def _mutual_matches(
-    left_points: NDArray[np.float64],
-    left_descriptors: NDArray[np.float32],
-    right_points: NDArray[np.float64],
-    right_descriptors: NDArray[np.float32],
-    *,
-    max_row_offset: float,
-    ratio: float,
-    max_distance: float,
+    left: _Keypoints, right: _Keypoints, *, max_row_offset: float, ratio: float, max_distance: float
 ) -> NDArray[np.intp]:
     """Index pairs (left, right) [M, 2] of the matches of keypoints sorted by row, found band by band."""
+    (left_points, left_descriptors), (right_points, right_descriptors) = left, right
     n_left, n_right = len(left_points), len(right_points)
     if min(n_left, n_right) == 0:
         return np.zeros((0, 2), np.intp)

@@ -25,10 +25,6 @@ LARGE_STEP = 7.0
 """Cost of any larger change."""
 WORST = 10.0
 """Cost of an impossible match, and the limit of every cost."""
-CUES = 2
-"""Cues of a single pass."""
-TWO_PASS_CUES = 4
-"""Cues of a network with a coarse pass."""
 UNSURE, SURE = 0.05, 0.15
 """Confidence below which the coarse pass is taken for the start, and above which the correlations are."""
 SURE_WINDOW = 5
@@ -53,7 +49,7 @@ class CorrelationStart(Start):
     """
 
     def __init__(self, *, coarse_iterations: int = 0) -> None:
-        super().__init__(cues=TWO_PASS_CUES if coarse_iterations else CUES)
+        super().__init__(cues=4 if coarse_iterations else 2)
         self.coarse_iterations = coarse_iterations
 
     def coarse_disparity(self, pair: Tensor, predict: Callable[[Tensor, int], Tensor]) -> Tensor | None:

@@ -208,7 +208,6 @@ def initial_disparity(
     *,
     full_size: tuple[int, int],
     out_size: tuple[int, int],
-    min_inliers: int = MIN_INLIERS,
     min_inlier_share: float = 0.0,
 ) -> tuple[Tensor, list[DepthPriorReport]]:
     """The first disparity map, alpha / D + beta, of every pair in a batch (Eq. 2 and 3), without gradients.
@@ -224,8 +223,7 @@ def initial_disparity(
             that their coordinates hold in the padded image as well.
         full_size: (H, W) in px of the padded left image, which `depth` covers.
         out_size: (height, width) of the map to make, usually (H / 4, W / 4).
-        min_inliers: below this many inliers a pair starts from zero disparity.
-        min_inlier_share: so does one of whose matches a smaller share are inliers, see `fit_scale_shift`; 0 for never.
+        min_inlier_share: least share of the matches that must be inliers, see `fit_scale_shift`.
 
     Returns:
         The disparity [B, 1, *out_size] in px OF THE FULL-RESOLUTION LEFT IMAGE (divide by 4 for units of the
@@ -247,14 +245,8 @@ def initial_disparity(
         depth = depth.float()
     inverse = torch.stack([_inverse_depth(image) for image in depth])  # [B, 1, h, w]
     reports = [
-        _fit_pair(
-            inverse[index],
-            item,
-            full_size=full_size,
-            min_inliers=min_inliers,
-            min_inlier_share=min_inlier_share,
-        )
-        for index, item in enumerate(matches)
+        _fit_pair(image, item, full_size=full_size, min_inlier_share=min_inlier_share)
+        for image, item in zip(inverse, matches, strict=True)
     ]
     alpha = inverse.new_tensor([report.alpha for report in reports]).view(-1, 1, 1, 1)
     beta = inverse.new_tensor([report.beta for report in reports]).view(-1, 1, 1, 1)
@@ -272,12 +264,7 @@ def _inverse_depth(depth: Tensor) -> Tensor:
 
 
 def _fit_pair(
-    inverse: Tensor,
-    matches: "SparseMatches",
-    *,
-    full_size: tuple[int, int],
-    min_inliers: int,
-    min_inlier_share: float,
+    inverse: Tensor, matches: "SparseMatches", *, full_size: tuple[int, int], min_inlier_share: float
 ) -> DepthPriorReport:
     """Fit one pair: inverse depth [1, h, w] of the image of `full_size` px against its matches."""
     points = torch.tensor(matches.points, dtype=inverse.dtype, device=inverse.device)  # [K, 2]
@@ -288,7 +275,6 @@ def _fit_pair(
     report = fit_scale_shift(
         sampled.flatten().cpu().double().numpy(),
         matches.disparity,
-        min_inliers=min_inliers,
         min_inlier_share=min_inlier_share,
         rejected=matches.negative,
     )

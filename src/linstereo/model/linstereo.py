@@ -10,19 +10,14 @@ import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.backbone import Backbone
-from linstereo.model.cost_volume import (
-    CostVolume,
-    HierarchicalCostVolumes,
-    PooledCostVolume,
-    VolumeKind,
-)
+from linstereo.model.cost_volume import CostVolume, HierarchicalCostVolumes, VolumeKind
 from linstereo.model.starts import Start, StartingPoint, StartInputs
 from linstereo.model.strides import pad_images
 from linstereo.model.updater import MotionEncoder, MultiScaleUpdater, ResidualHead
@@ -75,7 +70,7 @@ class LinStereo(nn.Module):
         *,
         config: "LinStereoConfig",
         backbone: Backbone,
-        cost_volumes: HierarchicalCostVolumes | PooledCostVolume,
+        cost_volumes: HierarchicalCostVolumes,
         start: Start,
         hidden_projection: nn.ModuleList,
         motion_encoders: Sequence[MotionEncoder],
@@ -93,11 +88,6 @@ class LinStereo(nn.Module):
         self.updater = updater
         self.residual_head = residual_head
         self.upsampler = upsampler
-
-    @property
-    def use_depth_prior(self) -> bool:
-        """Whether refinement starts from monocular depth (DPI), which needs sparse matches."""
-        return self.start.needs_depth
 
     @classmethod
     def from_pretrained(
@@ -125,30 +115,6 @@ class LinStereo(nn.Module):
         from linstereo.checkpoints.checkpoint import save_checkpoint
 
         return save_checkpoint(self, Path(folder) / "linstereo.safetensors")
-
-    @overload
-    def forward(
-        self,
-        left: Tensor,
-        right: Tensor,
-        iters: int = ...,
-        *,
-        all_iterations: Literal[False] = ...,
-        matches: "Sequence[SparseMatches] | None" = ...,
-        volume: VolumeKind = ...,
-    ) -> Tensor: ...
-
-    @overload
-    def forward(
-        self,
-        left: Tensor,
-        right: Tensor,
-        iters: int = ...,
-        *,
-        all_iterations: Literal[True],
-        matches: "Sequence[SparseMatches] | None" = ...,
-        volume: VolumeKind = ...,
-    ) -> list[Tensor]: ...
 
     def forward(
         self,
@@ -228,7 +194,7 @@ class LinStereo(nn.Module):
         pair = pad_images(pair)  # [2 B, 3, H', W']
         extract = self.backbone if backbone is None else backbone
         features = extract(pair, depth_images=batch if self.start.needs_depth else 0)
-        volumes = self.cost_volumes(features.pyramid, kind=volume)
+        volumes = self.cost_volumes(features.pyramid, kind=volume)  # one per scale
         start: StartingPoint = self.start(StartInputs(pair, size, features.depth, volumes, matches, coarse))
         hidden = self.initial_hidden([feature[:batch] for feature in features.pyramid], start.cues)
         precise = torch.promote_types(features.pyramid[0].dtype, torch.float32)  # of disparities

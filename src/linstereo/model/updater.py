@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from linstereo.model.layers import DepthwiseConv, PointwiseConv
 from linstereo.model.pala import PALABlock, rotary_table
 
+UnitFactory = Callable[[int, int], nn.Module]
 DISPARITY_SCALE = 0.1
 """Factor of disparities as the motion encoders see them, so that they are no larger than the other features."""
 
@@ -108,12 +109,7 @@ class MultiScaleUpdater(nn.Module):
     """
 
     def __init__(
-        self,
-        make_unit: Callable[[int, int], nn.Module],
-        *,
-        hidden: Sequence[int],
-        motion_channels: Sequence[int],
-        heads: int,
+        self, make_unit: UnitFactory, *, hidden: Sequence[int], motion_channels: Sequence[int], heads: int
     ) -> None:
         super().__init__()
         self.heads = heads
@@ -124,16 +120,9 @@ class MultiScaleUpdater(nn.Module):
 
     def positions(self, hidden: Sequence[Tensor]) -> list[Tensor]:
         """Rotary tables of all scales, made once per image pair because they do not change between iterations."""
-        return [
-            rotary_table(
-                h.shape[-2],
-                h.shape[-1],
-                h.shape[1] // self.heads,
-                device=h.device,
-                dtype=torch.promote_types(h.dtype, torch.float32),
-            )
-            for h in hidden
-        ]
+        precise = torch.promote_types(hidden[0].dtype, torch.float32)
+        grids = [(h.shape[2], h.shape[3], h.shape[1] // self.heads) for h in hidden]
+        return [rotary_table(*grid, device=hidden[0].device, dtype=precise) for grid in grids]
 
     def forward(
         self, hidden: Sequence[Tensor], motion: Sequence[Tensor | None], tables: Sequence[Tensor]

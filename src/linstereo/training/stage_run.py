@@ -199,12 +199,9 @@ def freeze(model: LinStereo, stage: Stage, *, trainable: frozenset[str]) -> dict
             raise InputError(
                 f"stage {stage.name!r} freezes {prefix!r}, which the network does not have; its parts are {parts}"
             )
-    chosen = {}
+    chosen = {n: p for n, p in model.named_parameters() if n in trainable and not is_frozen(n, stage.frozen)}
     for name, parameter in model.named_parameters():
-        trained = name in trainable and not is_frozen(name, stage.frozen)
-        parameter.requires_grad_(trained)
-        if trained:
-            chosen[name] = parameter
+        parameter.requires_grad_(name in chosen)
     if not chosen:
         raise InputError(f"stage {stage.name!r} freezes everything; leave something to train")
     set_modes(model, stage)

@@ -84,7 +84,7 @@ class Trainer:
         self._resume = resume
         self._steps_here = 0
         if resume is not None:
-            _load_weights(model, resume)
+            model.load_state_dict(resume.weights, strict=False)
         leads = session.worker.leads
         self.log = MetricsLog(session.folder, step=self.progress.total_steps, say=session.say) if leads else None
 
@@ -200,7 +200,7 @@ class Trainer:
             seed=self.recipe.seed,
             settings=stage.augmentation_settings(),
             max_disparity=stage.max_disparity,
-            with_matches=self.model.use_depth_prior and stage.objective == "sequence",
+            with_matches=self.model.start.needs_depth and stage.objective == "sequence",
             with_keys=with_keys,
             variants=stage.variants,
             skip_bad=self.session.skip_bad,
@@ -308,13 +308,3 @@ class _Window:
 
 def _is_due(step: int, every: int) -> bool:
     return bool(every) and step % every == 0
-
-
-def _load_weights(model: LinStereo, state: TrainingState) -> None:
-    expected = stored_weights(model)
-    shapes = {name: tensor.shape for name, tensor in expected.items()}
-    if {name: tensor.shape for name, tensor in state.weights.items()} != shapes:
-        raise InputError("the run was started with another network or backbone; use another folder")
-    with torch.no_grad():
-        for name, tensor in expected.items():
-            tensor.copy_(state.weights[name])

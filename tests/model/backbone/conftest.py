@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from linstereo.checkpoints.da3_weights import official_key
-from linstereo.model.backbone import DA3Config, DepthAnything3
+from linstereo.model.backbone.da3 import DA3Config, DepthAnything3
 
 TINY = DA3Config(name="a tiny one", dim=32, heads=2, stage_channels=(8, 12, 16, 20), fusion_channels=16)
 

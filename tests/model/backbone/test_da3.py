@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from linstereo.checkpoints.da3_weights import official_key
 from linstereo.errors import InputError
-from linstereo.model.backbone import VIT_B, VIT_S, Backbone, BackboneFeatures, DA3Config, DepthAnything3, build_da3
+from linstereo.model.backbone import Backbone, BackboneFeatures
+from linstereo.model.backbone.da3 import VIT_B, VIT_S, DA3Config, DepthAnything3, build_da3
 
 FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts"
 MEAN = torch.tensor([0.485, 0.456, 0.406], dtype=torch.float64).view(3, 1, 1)

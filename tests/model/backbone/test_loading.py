@@ -20,12 +20,7 @@ from torch import Tensor
 
 from linstereo.checkpoints.da3_weights import load_da3_weights, official_key, resolve_checkpoint
 from linstereo.errors import InputError
-from linstereo.model.backbone import (
-    VIT_B,
-    VIT_S,
-    DepthAnything3,
-    build_da3,
-)
+from linstereo.model.backbone.da3 import VIT_B, VIT_S, DepthAnything3, build_da3
 
 Weights = dict[str, Tensor]
 PROJECTION = "model.head.projects.1.weight"

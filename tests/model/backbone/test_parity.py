@@ -13,7 +13,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from linstereo.checkpoints.da3_weights import UNUSED_KEYS, load_da3_weights, official_key
-from linstereo.model.backbone import DepthAnything3, NativeOutput, build_da3, positions, vit
+from linstereo.model.backbone import positions, vit
+from linstereo.model.backbone.da3 import DepthAnything3, NativeOutput, build_da3
 
 SIZES = ((70, 98), (112, 56))  # 5 x 7 and 8 x 4 patches
 TOLERANCE = 1e-10
