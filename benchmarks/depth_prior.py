@@ -23,7 +23,8 @@ from linstereo.data.datasets.naming import parse_dataset
 from linstereo.data.sample import StereoSample
 from linstereo.evaluation.baselines import fill_rows
 from linstereo.evaluation.runner import open_benchmark
-from linstereo.model.depth_prior import SparseMatches, initial_disparity, match_sparse
+from linstereo.geometry.sparse_matches import SparseMatches, match_sparse
+from linstereo.model.depth_prior import initial_disparity
 
 SHARES = (0.0, 0.1, 0.25, 0.5)
 SEEDS = 5

@@ -15,6 +15,7 @@ from linstereo.data.formats.images import write_image
 from linstereo.evaluation.methods import ModelMethod
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.model.presets import LinStereoConfig, build, preset
+from linstereo.model.starts import ZeroStart
 from linstereo.predictor import read_pair
 from linstereo.run_plan import working_size
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
@@ -85,15 +86,14 @@ def test_scaling_keeps_size_and_unit(pair):
         """A network that always says 5 px."""
 
         config = TINY
-        use_depth_prior = False
+        start = ZeroStart()
 
         def prepare(self, left, right, **_):
             assert left.shape[-2:] == (32, 48)
             return type("Evidence", (), {"size": tuple(left.shape[-2:]), "prior": []})
 
-        def iterate(self, evidence):
-            while True:
-                yield evidence
+        def iterate(self, evidence, iterations):
+            return iter([evidence] * iterations)
 
         def upsample(self, state, evidence):
             return torch.full((1, 1, *evidence.size), 5.0)

@@ -18,10 +18,11 @@ from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.depth import disparity_to_depth
 from linstereo.geometry.point_cloud import PointCloud, point_cloud
+from linstereo.geometry.sparse_matches import SparseMatches, match_sparse
 from linstereo.memory_limits import available_memory, memory_errors_told
 from linstereo.model.backbone import DepthAnything3
 from linstereo.model.cost_volume import VolumeKind
-from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, match_sparse
+from linstereo.model.depth_prior import DepthPriorReport
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.precision import PRECISIONS
 from linstereo.model.presets import build, checked_iterations, preset
@@ -158,11 +159,11 @@ class StereoPredictor:
         run_height, run_width = plan.height, plan.width
         small = [_resized(image, run_height, run_width) for image in (left, right)]
         matches = None
-        if self.model.use_depth_prior:
+        if self.model.start.needs_depth:
             matches = [match_sparse(*small) if use_prior else SparseMatches.none((run_height, run_width))]
         tensors = [_to_tensor(image, self.device) for image in small]
         evidence = self.model.prepare(tensors[0], tensors[1], matches=matches, volume=plan.volume)
-        states = self.model.iterate(evidence)
+        states = self.model.iterate(evidence, iterations)
         for t in range(1, iterations + 1):
             state = next(states)
             if on_iteration is not None:

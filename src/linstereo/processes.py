@@ -56,17 +56,18 @@ class Worker:
 
             torch.distributed.barrier()
 
-    def whole_counts(self, counts: "Sequence[Tensor]") -> "Tensor":
+    def whole_counts(self, counts: "Sequence[Mapping[str, Tensor]]") -> "dict[str, Tensor]":
         """What each process divides by so that the mean of all processes' losses is the loss of the whole batch.
 
-        counts: of the parts of this process's share.
+        counts: of the parts of this process's share, by name.
         """
         import torch.distributed
 
-        total = torch.stack(list(counts)).sum(dim=0)
+        totals = {name: torch.stack([part[name] for part in counts]).sum(dim=0) for name in counts[0]}
         if self.count > 1:
-            torch.distributed.all_reduce(total)
-        return total.clamp(min=1) / self.count
+            for total in totals.values():
+                torch.distributed.all_reduce(total)
+        return {name: total.clamp(min=1) / self.count for name, total in totals.items()}
 
     def mean(self, figures: "Mapping[str, Tensor]", extras: Sequence[float]) -> tuple[dict[str, float], list[float]]:
         """The mean of scalars over all processes, and the sums of further numbers."""

@@ -8,11 +8,11 @@ import math
 
 from linstereo.errors import InputError
 from linstereo.model.cost_volume import VolumeKind
-from linstereo.model.linstereo import PAD_TO
 from linstereo.model.memory import peak_bytes, volume_bytes
 from linstereo.model.presets import LinStereoConfig
+from linstereo.model.strides import PAD_TO
 
-MIN_SIDE = 32  # px; the smallest image the network takes
+MIN_SIDE = PAD_TO  # px; the smallest image the network takes
 MAX_SCALE = 4.0  # largest factor by which images may be enlarged
 MAX_OWN_SCALE = 2.0  # largest factor by which they are unless the user says so
 STORED_VOLUME_LIMIT = 1 << 30  # bytes of correlations above which they are computed on the fly

@@ -22,10 +22,10 @@ def model():
 @torch.no_grad()
 def test_the_coarse_pass_is_the_network_at_half_the_size(model):
     left, right, _ = synthetic_pairs(2, height=64, width=128)
-    coarse = model.coarse_disparity(torch.cat([left, right]))
+    coarse = model.start.coarse_disparity(torch.cat([left, right]), model.single_pass)
     single = build(TWO_PASSES, backbone=TinyBackbone()).eval()
     single.load_state_dict(model.state_dict())
-    single.coarse_disparity = lambda pair, **_: None  # what the coarse pass itself starts from
+    single.start.coarse_disparity = lambda *_: None  # what the coarse pass itself starts from
     half = single(F.avg_pool2d(left, 2), F.avg_pool2d(right, 2), iters=2)
     assert coarse.shape == (2, 1, 16, 32)
     torch.testing.assert_close(coarse, F.avg_pool2d(half, 2) / 2)
@@ -40,7 +40,8 @@ def test_it_starts_the_pass_at_full_size(model):
     textured, moved, _ = synthetic_pairs(1)
     torch.testing.assert_close(evidence.disparity, given)
     own = model.prepare(textured, moved)
-    told = model.prepare(textured, moved, coarse=model.coarse_disparity(torch.cat([textured, moved])))
+    coarse = model.start.coarse_disparity(torch.cat([textured, moved]), model.single_pass)
+    told = model.prepare(textured, moved, coarse=coarse)
     torch.testing.assert_close(own.disparity, told.disparity)
     for a, b in zip(own.hidden, told.hidden, strict=True):
         torch.testing.assert_close(a, b)
@@ -48,7 +49,7 @@ def test_it_starts_the_pass_at_full_size(model):
 
 def test_no_gradient_passes_through_the_coarse_pass(model):
     left, right, _ = synthetic_pairs(1)
-    assert not model.coarse_disparity(torch.cat([left, right])).requires_grad
+    assert not model.start.coarse_disparity(torch.cat([left, right]), model.single_pass).requires_grad
     assert model(left, right, iters=1).requires_grad
 
 

@@ -5,8 +5,6 @@ import pytest
 import torch
 
 from linstereo.model.correlation_start import (
-    CUES,
-    TWO_PASS_CUES,
     CorrelationStart,
     aggregate,
     by_disparity,
@@ -18,6 +16,7 @@ from linstereo.model.correlation_start import (
     to_scale,
     with_coarse_pass,
 )
+from linstereo.model.starts import StartingPoint
 
 
 def test_by_disparity_reads_the_column_a_disparity_points_to():
@@ -98,7 +97,7 @@ def test_a_slanted_surface_is_found_between_cells(noise):
     start = correlation_start(scene_correlations(true, 32, sharpness=2.0, noise=noise))
     visible = torch.arange(32) - true >= 1
     error = (start.disparity[0, 0] - true).abs()[visible]
-    assert start.cues.shape == (1, CUES, 20, 32)
+    assert start.cues.shape == (1, CorrelationStart().cues, 20, 32)
     assert error.mean() < (0.15 if noise == 0 else 0.7)
     alone = by_disparity(scene_correlations(true, 32, sharpness=2.0, noise=noise)).argmax(dim=-1)[0]
     if noise:
@@ -157,7 +156,7 @@ def test_disparities_grow_with_the_map():
     start = correlation_start(torch.randn(1, 6, 10, 10))
     twice = to_scale(start, (12, 20))
     assert twice.disparity.shape == (1, 1, 12, 20)
-    assert twice.cues.shape == (1, CUES, 12, 20)
+    assert twice.cues.shape == (1, CorrelationStart().cues, 12, 20)
     flat = start._replace(disparity=torch.full_like(start.disparity, 3.0))
     assert torch.allclose(to_scale(flat, (12, 20)).disparity, torch.tensor(6.0))
     assert torch.allclose(to_scale(flat, (3, 5)).disparity, torch.tensor(1.5))
@@ -169,10 +168,10 @@ def test_the_coarse_pass_fills_in_where_correlations_are_unsure():
     coarse = 10 * torch.rand(1, 1, 12, 40)
     sure = torch.zeros(1, 2, 12, 40)
     sure[..., :20] = 1.0
-    start = with_coarse_pass(CorrelationStart(disparity, sure), coarse)
+    start = with_coarse_pass(StartingPoint(disparity, sure), coarse)
     torch.testing.assert_close(start.disparity[..., :17], disparity[..., :17])
     torch.testing.assert_close(start.disparity[..., 23:], coarse[..., 23:])
-    assert start.cues.shape == (1, TWO_PASS_CUES, 12, 40)
+    assert start.cues.shape == (1, CorrelationStart(coarse_iterations=1).cues, 12, 40)
     torch.testing.assert_close(start.cues[:, :2], sure)
     assert (start.cues[:, 2, :, :17] == 1).all()
     assert (start.cues[:, 2, :, 23:] == 0).all()
@@ -181,7 +180,7 @@ def test_the_coarse_pass_fills_in_where_correlations_are_unsure():
 
 def test_a_pass_without_a_coarser_one_trusts_its_correlations():
     disparity, cues = torch.rand(1, 1, 4, 8), torch.rand(1, 2, 4, 8)
-    start = with_coarse_pass(CorrelationStart(disparity, cues), None)
+    start = with_coarse_pass(StartingPoint(disparity, cues), None)
     torch.testing.assert_close(start.disparity, disparity)
     assert (start.cues[:, 2] == 1).all()
     assert (start.cues[:, 3] == 0).all()

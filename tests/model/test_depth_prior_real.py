@@ -11,7 +11,8 @@ import torch.nn.functional as F
 
 from linstereo.data.formats.disparity import read_disparity
 from linstereo.data.formats.images import read_image
-from linstereo.model.depth_prior import initial_disparity, match_sparse
+from linstereo.geometry.sparse_matches import match_sparse
+from linstereo.model.depth_prior import initial_disparity
 
 # folder, left image, right image, disparity of the left image, of the right image, stored units per px
 REAL_PAIRS = {

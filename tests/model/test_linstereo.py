@@ -1,7 +1,6 @@
 """The network as a whole, on a tiny backbone that is handed in."""
 
 import dataclasses
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -9,8 +8,8 @@ import torch
 
 from linstereo.checkpoints.summary import summarise
 from linstereo.errors import InputError
+from linstereo.geometry.sparse_matches import match_sparse
 from linstereo.model.cost_volume import build_volume
-from linstereo.model.depth_prior import match_sparse
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import PRESETS, LinStereoConfig, build, preset
 from linstereo.training.loss import sequence_loss
@@ -47,12 +46,13 @@ def test_all_iterations_on_request_and_each_equals_stopping_there(model):
         assert not torch.allclose(everything[0], everything[3])
 
 
-def test_stopping_early_by_leaving_the_loop(model):
+def test_refining_by_hand_is_what_a_call_does(model):
     left, right, _ = synthetic_pairs(1)
     with torch.no_grad():
         evidence = model.prepare(left, right)
-        *_, state = islice(model.iterate(evidence), 3)
-        torch.testing.assert_close(model.upsample(state, evidence), model(left, right, iters=3))
+        states = list(model.iterate(evidence, 3))
+        assert len(states) == 3
+        torch.testing.assert_close(model.upsample(states[-1], evidence), model(left, right, iters=3))
 
 
 def test_upsampling_runs_only_when_its_output_is_used(model, monkeypatch):
@@ -74,7 +74,7 @@ def test_each_iteration_adds_its_residual_to_the_disparity(model):
         assert torch.all(evidence.disparity == 0)
         hidden, first = model.step(evidence, evidence.disparity, evidence.hidden)
         _, second = model.step(evidence, first, hidden)
-        states = list(islice(model.iterate(evidence), 2))
+        states = list(model.iterate(evidence, 2))
     torch.testing.assert_close(states[0].disparity, first)
     torch.testing.assert_close(states[1].disparity, first + second)
 
@@ -113,7 +113,7 @@ def test_no_gradient_flows_through_the_disparity_from_one_iteration_to_the_next(
     left, right, _ = synthetic_pairs(1)
     evidence = model.prepare(left, right)
     start = evidence.disparity.requires_grad_()
-    first, second = islice(model.iterate(evidence), 2)
+    first, second = model.iterate(evidence, 2)
     assert torch.autograd.grad(second.disparity.sum(), start, allow_unused=True, retain_graph=True) == (None,)
     assert torch.autograd.grad(second.disparity.sum(), first.disparity, allow_unused=True) == (None,)
 

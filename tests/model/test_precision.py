@@ -14,10 +14,10 @@ from torch import Tensor, nn
 import linstereo
 from linstereo import StereoPredictor
 from linstereo.data.formats.images import read_image
+from linstereo.geometry.sparse_matches import match_sparse
 from linstereo.model import pala
 from linstereo.model.backbone import DepthAnything3, build_da3
 from linstereo.model.cost_volume import build_volume
-from linstereo.model.depth_prior import match_sparse
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.pala import PALA, linear_attention, rotary_table, rotate
 from linstereo.model.precision import at_least_float32, without_autocast, without_autocast_cache
@@ -112,7 +112,7 @@ def test_disparities_and_tables_stay_in_float32(dtype: torch.dtype) -> None:
     model = network("compact", dtype).eval()
     with torch.no_grad():
         evidence = model.prepare(left, right)
-        state = next(model.iterate(evidence))
+        state = next(model.iterate(evidence, 1))
     assert evidence.disparity.dtype == state.disparity.dtype == torch.float32
     assert {table.dtype for table in evidence.tables} == {torch.float32}
     assert {hidden.dtype for hidden in state.hidden} == {dtype}

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from linstereo.model.pala import PALABlock, position_tables
+from linstereo.model.pala import PALABlock, rotary_table
 from linstereo.model.updater import (
     DISPARITY_SCALE,
     ConvGRUUnit,
@@ -20,7 +20,7 @@ def states(channels=8, sizes=((8, 12), (4, 6), (2, 3)), batch=2):
     torch.manual_seed(0)
     hidden = [torch.tanh(torch.randn(batch, channels, *size)) for size in sizes]
     motion = [torch.randn(batch, channels, *size) for size in sizes]
-    tables = position_tables(sizes, [4] * len(sizes), device=torch.device("cpu"), dtype=torch.float32)
+    tables = [rotary_table(*size, 4) for size in sizes]
     return hidden, motion, tables
 
 
@@ -39,7 +39,7 @@ class Recorder(nn.Module):
 
 def test_scales_update_coarse_to_fine_with_the_neighbours_of_the_paper():
     hidden, motion, tables = states()
-    updater = MultiScaleUpdater(Recorder, hidden=[8, 8, 8], motion_channels=[8, 8, 8])
+    updater = MultiScaleUpdater(Recorder, hidden=[8, 8, 8], motion_channels=[8, 8, 8], heads=2)
     new = updater(hidden, motion, tables)
     h4, h8, h16 = hidden
     up = {"mode": "bilinear", "align_corners": False}
@@ -62,12 +62,22 @@ def test_scales_update_coarse_to_fine_with_the_neighbours_of_the_paper():
 @pytest.mark.parametrize("scales", [1, 2, 3])
 def test_fewer_scales_and_scales_without_motion(scales):
     hidden, motion, tables = states()
-    updater = MultiScaleUpdater(Recorder, hidden=[8] * scales, motion_channels=[8] + [0] * (scales - 1))
+    updater = MultiScaleUpdater(Recorder, hidden=[8] * scales, motion_channels=[8] + [0] * (scales - 1), heads=2)
     new = updater(hidden[:scales], [motion[0]] + [None] * (scales - 1), tables[:scales])
     assert len(new) == scales
     assert [u.input_channels for u in updater.units] == [
         sum(x.shape[1] for x in unit.seen[1]) for unit in updater.units
     ]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_positions_are_those_of_every_scale_and_never_in_half_precision(dtype):
+    hidden, _, tables = states()
+    updater = MultiScaleUpdater(Recorder, hidden=[8, 8, 8], motion_channels=[8, 8, 8], heads=2)
+    found = updater.positions([h.to(dtype) for h in hidden])
+    for one, other in zip(found, tables, strict=True):
+        assert one.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        torch.testing.assert_close(one.float(), other)
 
 
 def test_pala_unit_updates_through_the_gate_of_eq_8():
@@ -100,7 +110,7 @@ def test_convgru_unit_is_the_plain_recurrence():
 @pytest.mark.parametrize("make", [ConvGRUUnit, lambda h, c: PALAUnit(h, c, blocks=[PALABlock(h, 2)])])
 def test_hidden_states_stay_in_range_over_many_iterations(make):
     hidden, motion, tables = states()
-    updater = MultiScaleUpdater(make, hidden=[8, 8, 8], motion_channels=[8, 8, 8])
+    updater = MultiScaleUpdater(make, hidden=[8, 8, 8], motion_channels=[8, 8, 8], heads=2)
     with torch.no_grad():
         for _ in range(30):
             hidden = updater(hidden, motion, tables)
@@ -113,7 +123,7 @@ def test_convgru_is_local_and_pala_is_global():
     changed[..., 0, 0] += 1
     for unit, reach in ((ConvGRUUnit(8, 8), False), (PALAUnit(8, 8, blocks=[PALABlock(8, 2)]), True)):
         unit = unit.double()
-        table = position_tables([(16, 24)], [4], device=torch.device("cpu"), dtype=torch.float64)[0]
+        table = rotary_table(16, 24, 4, dtype=torch.float64)
         a, b = (unit(hidden[0].double(), [m.double()], table) for m in (motion[0], changed))
         assert bool((a - b).abs()[..., -1, -1].max() > 0) is reach
 

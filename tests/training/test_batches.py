@@ -114,7 +114,7 @@ def test_a_limited_number_of_variants_takes_turns(folder):
     for number in range(5 * 6):
         pair = pairs[number]
         assert pair.key == image_key(pair.sample.left, pair.sample.right)
-        seen.setdefault(pair.name, []).append(pair.key)
+        seen.setdefault(pair.sample.name, []).append(pair.key)
     for keys in seen.values():
         assert keys == keys[:2] * 3
         assert keys[0] != keys[1]

@@ -6,7 +6,7 @@ from tests.model.tiny import TinyBackbone
 from tests.training.tiny import final_weights, run_training, tiny_recipe, write_folder
 
 from linstereo.errors import InputError
-from linstereo.training.feature_cache import FeatureCache
+from linstereo.training.feature_cache import CachedBackbone, FeatureCache
 from linstereo.training.metrics_log import read_metrics
 
 
@@ -42,26 +42,23 @@ def test_features_and_depth_come_back_in_order(tmp_path):
     backbone = TinyBackbone(depth=torch.rand(1, 1, 4, 6) + 0.5)
     images = torch.rand(6, 3, 32, 64)
     expected = backbone(images, depth_images=3)
-    cache = FeatureCache(tmp_path, backbone)
+    cached = CachedBackbone(FeatureCache(tmp_path, backbone), ["aa0", "bb1", "cc2"])
     for _ in range(2):
-        with cache.serving(["aa0", "bb1", "cc2"]):
-            found = backbone(images, depth_images=3)
+        found = cached(images, depth_images=3)
         for one, two in zip(expected.pyramid, found.pyramid, strict=True):
             torch.testing.assert_close(one, two)
         assert torch.equal(expected.depth, found.depth)
-    assert "forward" not in vars(backbone)
-    with cache.serving(["aa0", "bb1", "cc2"]):
-        assert backbone(images).depth is None
+    assert len(backbone.calls) == 1 + 3  # each pair once
+    assert cached(images).depth is None
+    assert (cached.channels, cached.has_depth) == (backbone.channels, True)
 
 
 def test_other_weights_never_meet_old_features(tmp_path):
     backbone = TinyBackbone()
     images = torch.rand(2, 3, 32, 64)
-    with FeatureCache(tmp_path, backbone).serving(["aa0"]):
-        before = backbone(images).pyramid[0]
+    before = CachedBackbone(FeatureCache(tmp_path, backbone), ["aa0"])(images).pyramid[0]
     backbone.filters0.mul_(2)
-    with FeatureCache(tmp_path, backbone).serving(["aa0"]):
-        after = backbone(images).pyramid[0]
+    after = CachedBackbone(FeatureCache(tmp_path, backbone), ["aa0"])(images).pyramid[0]
     torch.testing.assert_close(after, 2 * before)
 
 

@@ -24,9 +24,8 @@ def test_warm_iterations_come_first_and_without_a_gradient():
     assert min((a - b).abs() for i, a in enumerate(expected) for b in expected[:i]) > 1e-4
     seen = set()
     for seed in range(40):
-        torch.manual_seed(seed)
         model.zero_grad()
-        total = Objective(model, stage)(batch, counts_of(batch, stage))["total"]
+        total = Objective(model, stage)(batch, counts_of(batch, stage), seed=seed)["total"]
         total.backward()
         warm = min(range(4), key=lambda k: abs(float(total.detach() - expected[k])))
         torch.testing.assert_close(total.detach(), expected[warm], rtol=1e-5, atol=1e-6)
@@ -52,6 +51,6 @@ def test_hidden_pixels_count_more_in_the_loss():
         weights = step_weights(disparity, known, edge_weight=2.0, occluded=occluded)
         expected = sequence_loss(predictions, disparity, known, left, weights=weights).total
         with torch.no_grad():
-            totals.append(Objective(model, stage)(batch, counts_of(batch, stage))["total"])
+            totals.append(Objective(model, stage)(batch, counts_of(batch, stage), seed=0)["total"])
         torch.testing.assert_close(totals[-1], expected)
     assert abs(totals[0] - totals[1]) > 1e-3

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from linstereo.model.pala import position_tables
 from linstereo.model.presets import LinStereoConfig, build, checked_iterations
+from linstereo.model.strides import padded
 
 T = TypeVar("T")
 
@@ -62,12 +62,12 @@ class Summary:
 def summarise(
     config: LinStereoConfig, *, height: int = 480, width: int = 640, iterations: int | None = None
 ) -> Summary:
-    """Count parameters and operations for one pair of `height` x `width` px (rounded up to multiples of 32).
+    """Count parameters and operations for one pair of `height` x `width` px (padded as the network does).
 
     Nothing is computed: the network is built without memory behind it. SIFT matching, on the CPU, is not counted.
     """
     rounds = checked_iterations(config.iterations if iterations is None else iterations)
-    height, width = -(-height // 32) * 32, -(-width // 32) * 32
+    height, width = padded(height), padded(width)
     with torch.device("meta"):
         model = build(config).eval()
         pair = torch.empty(2, 3, height, width)
@@ -88,24 +88,13 @@ def summarise(
         )
         return result
 
-    depth_images = 1 if model.use_depth_prior else 0
+    depth_images = int(model.start.needs_depth)
     features = run("backbone", model.backbone, lambda: model.backbone(pair, depth_images=depth_images))
     volumes = run("cost volumes", model.cost_volumes, lambda: model.cost_volumes(features.pyramid))
-    hidden = run(
-        "hidden state projections",
-        model.hidden_projection,
-        lambda: [
-            project(torch.cat([f[:1], f.new_empty(1, config.cues, *f.shape[-2:])], dim=1))
-            for project, f in zip(model.hidden_projection, features.pyramid, strict=False)
-        ],
-    )
-    tables = position_tables(
-        [(h.shape[-2], h.shape[-1]) for h in hidden],
-        [h.shape[1] // config.heads for h in hidden],
-        device=torch.device("meta"),
-        dtype=torch.float32,
-    )
-    disparity = torch.empty(1, 1, *hidden[0].shape[-2:], device="meta")
+    left = [feature[:1] for feature in features.pyramid]
+    disparity, cues = (left[0].new_empty(1, channels, *volumes[0].size) for channels in (1, model.start.cues))
+    hidden = run("hidden state projections", model.hidden_projection, lambda: model.initial_hidden(left, cues))
+    tables = model.updater.positions(hidden)
     motion = run(
         "motion encoders", model.motion_encoders, lambda: model.encode_motion(volumes, disparity, len(hidden)), rounds
     )

@@ -95,7 +95,7 @@ class ModelMethod:
         from linstereo.run_plan import check_scale
 
         check_scale(scale)
-        if zero_start and not predictor.model.use_depth_prior:
+        if zero_start and not predictor.model.start.needs_depth:
             raise InputError(
                 f"--zero-start says what a fallback of the depth prior (DPI) costs, but {predictor.name} has none; "
                 "leave it out"

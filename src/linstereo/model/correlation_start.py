@@ -8,14 +8,16 @@ background.
 Nothing here is learned and no gradient passes: features are trained by their own loss, the updaters by theirs.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from linstereo.model.cost_volume import CostVolume
+from linstereo.model.precision import without_autocast_cache
+from linstereo.model.starts import Start, StartingPoint, StartInputs
+from linstereo.model.strides import pad_images
 
 SMALL_STEP = 2.5
 """Cost, in nats, of a disparity change of one cell between neighbours."""
@@ -23,10 +25,6 @@ LARGE_STEP = 7.0
 """Cost of any larger change."""
 WORST = 10.0
 """Cost of an impossible match, and the limit of every cost."""
-CUES = 2
-"""Channels of `CorrelationStart.cues` of a single pass."""
-TWO_PASS_CUES = 4
-"""Channels of `CorrelationStart.cues` in a network with a coarse pass."""
 UNSURE, SURE = 0.05, 0.15
 """Confidence below which the coarse pass is taken for the start, and above which the correlations are."""
 SURE_WINDOW = 5
@@ -37,18 +35,38 @@ MOST_CELLS = 1 << 24
 """Pixels times disparities of the largest volume that is aggregated; larger images start from a coarser one."""
 
 
-class CorrelationStart(NamedTuple):
-    """Where refinement starts, and how much it may trust that."""
+class CorrelationStart(Start):
+    """The best matches in the cost volumes as the network's start, in one pass or in two.
 
-    disparity: Tensor
-    """[B, 1, h, w] in px of the volume's scale, >= 0."""
-    cues: Tensor
-    """[B, 2 or 4, h, w]: whether left and right agree, the probability of the chosen match before aggregation, both in
+    The cues are whether left and right agree and the probability of the chosen match before aggregation, both in
     [0, 1]; with two passes also the share of the correlations in the start, in [0, 1], and how far the coarse pass is
-    above them, in (-1, 1)."""
+    above them, in (-1, 1).
+
+    Args:
+        coarse_iterations: iterations of a first pass over the images at half the size, whose disparity is taken where
+            the correlations are unsure; 0 for a single pass. A surface without texture is half as wide there, and more
+            of it is within reach of what its borders tell.
+    """
+
+    def __init__(self, *, coarse_iterations: int = 0) -> None:
+        super().__init__(cues=4 if coarse_iterations else 2)
+        self.coarse_iterations = coarse_iterations
+
+    def coarse_disparity(self, pair: Tensor, predict: Callable[[Tensor, int], Tensor]) -> Tensor | None:
+        """The disparity of the images at half the size, without a gradient; see `Start.coarse_disparity`."""
+        if not self.coarse_iterations:
+            return None
+        with torch.no_grad(), without_autocast_cache(pair.device.type):
+            half = F.avg_pool2d(pad_images(pair), 2)
+            return F.avg_pool2d(predict(half, self.coarse_iterations), 2) / 2
+
+    def forward(self, inputs: StartInputs) -> StartingPoint:
+        """See `Start.forward`."""
+        start = to_scale(start_from_volumes(inputs.volumes), inputs.volumes[0].size)
+        return with_coarse_pass(start, inputs.coarse) if self.coarse_iterations else start
 
 
-def start_from_volumes(volumes: Sequence[CostVolume]) -> CorrelationStart:
+def start_from_volumes(volumes: Sequence[CostVolume]) -> StartingPoint:
     """Start from the finest of several volumes, given from fine to coarse, that is not too large."""
     return correlation_start(volumes[start_scale([volume.size for volume in volumes])].correlations())
 
@@ -60,7 +78,7 @@ def start_scale(sizes: Sequence[tuple[int, int]]) -> int:
 
 
 @torch.no_grad()
-def correlation_start(correlation: Tensor) -> CorrelationStart:
+def correlation_start(correlation: Tensor) -> StartingPoint:
     """Start from the correlations [B, h, w, w] of one scale (left column, then right column)."""
     cost = matching_cost(by_disparity(correlation.float()))  # [B, h, w, D]
     total = aggregate(cost)
@@ -68,7 +86,7 @@ def correlation_start(correlation: Tensor) -> CorrelationStart:
     agree = left_right_agreement(total, best)
     probability = _window((-cost).exp(), best, radius=1).sum(dim=-1).clamp(max=1)
     disparity = fill_from_background(_between_cells(total, best), agree)
-    return CorrelationStart(disparity.unsqueeze(1), torch.stack([agree.to(disparity), probability], dim=1))
+    return StartingPoint(disparity.unsqueeze(1), torch.stack([agree.to(disparity), probability], dim=1))
 
 
 def by_disparity(correlation: Tensor) -> Tensor:
@@ -172,7 +190,7 @@ def _window(values: Tensor, centre: Tensor, *, radius: int) -> Tensor:
     return values.gather(-1, index)
 
 
-def with_coarse_pass(start: CorrelationStart, coarse: Tensor | None) -> CorrelationStart:
+def with_coarse_pass(start: StartingPoint, coarse: Tensor | None) -> StartingPoint:
     """Take the result of a coarser pass where the correlations are unsure of themselves.
 
     Args:
@@ -181,7 +199,7 @@ def with_coarse_pass(start: CorrelationStart, coarse: Tensor | None) -> Correlat
     """
     if coarse is None:
         nothing = torch.zeros_like(start.disparity)
-        return CorrelationStart(start.disparity, torch.cat([start.cues, nothing + 1, nothing], dim=1))
+        return StartingPoint(start.disparity, torch.cat([start.cues, nothing + 1, nothing], dim=1))
     confidence = F.avg_pool2d(
         start.cues[:, :1] * start.cues[:, 1:2],
         SURE_WINDOW,
@@ -191,11 +209,11 @@ def with_coarse_pass(start: CorrelationStart, coarse: Tensor | None) -> Correlat
     )
     share = ((confidence - UNSURE) / (SURE - UNSURE)).clamp(0, 1)
     above = torch.tanh((coarse - start.disparity) / FAR_APART)
-    return CorrelationStart(torch.lerp(coarse, start.disparity, share), torch.cat([start.cues, share, above], dim=1))
+    return StartingPoint(torch.lerp(coarse, start.disparity, share), torch.cat([start.cues, share, above], dim=1))
 
 
-def to_scale(start: CorrelationStart, size: tuple[int, int]) -> CorrelationStart:
+def to_scale(start: StartingPoint, size: tuple[int, int]) -> StartingPoint:
     """The start at another scale of the same images; disparities in px of that scale."""
     factor = size[1] / start.disparity.shape[-1]
     disparity = F.interpolate(start.disparity, size=size, mode="bilinear", align_corners=False) * factor
-    return CorrelationStart(disparity, F.interpolate(start.cues, size=size, mode="bilinear", align_corners=False))
+    return StartingPoint(disparity, F.interpolate(start.cues, size=size, mode="bilinear", align_corners=False))

@@ -267,13 +267,8 @@ class HierarchicalCostVolumes(nn.Module):
         return volumes
 
 
-class PooledCostVolume(nn.Module):
+class PooledCostVolume(HierarchicalCostVolumes):
     """The ablation "HSCV (pooled)": all scales brought to 1/4, summed into one feature, one volume."""
-
-    def __init__(self, channels: Sequence[int], *, width: int, levels: int, radius: int) -> None:
-        super().__init__()
-        self.levels, self.radius = levels, radius
-        self.project = nn.ModuleList(FeatureProjection(c, width) for c in channels)
 
     def forward(self, features: Sequence[Tensor], *, kind: VolumeKind = "stored") -> list[CostVolume]:
         """Build the single volume at 1/4; arguments as in `HierarchicalCostVolumes.forward`."""

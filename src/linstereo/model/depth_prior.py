@@ -1,12 +1,11 @@
 """Depth prior initialisation (DPI): a metric first disparity from monocular depth and sparse SIFT matches.
 
-Two steps, because they need different things at different times:
+`initial_disparity` fits the two numbers of d = alpha / D + beta to the matches of a pair (Eq. 2 of the paper) and
+applies them to the whole map of the backbone's depth D (Eq. 3). With fewer than K_min inliers the start is zero
+disparity, and the `DepthPriorReport` says why. `DepthPriorStart` is the part of the network that does so.
 
-1. `match_sparse` looks at the two images only. It is plain numpy and OpenCV, needs no network and returns a
-   small picklable `SparseMatches`, so it can run in data-loading workers.
-2. `initial_disparity` runs once the backbone's depth D is known. It fits the two numbers of
-   d = alpha / D + beta to the matches (Eq. 2 of the paper) and applies them to the whole map (Eq. 3). With
-   fewer than K_min inliers the start is zero disparity, and the `DepthPriorReport` says why.
+The matches come from `linstereo.geometry.sparse_matches`, usually with the images. The network makes them itself only
+if nobody did: that one import, deferred, is the exception to the rule that `model/` needs nothing but torch.
 
 Disparity here is positive and always in pixels of the full-resolution left image. Pixel centres have integer
 coordinates.
@@ -15,8 +14,8 @@ coordinates.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import cv2
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -24,45 +23,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from linstereo.errors import InputError
+from linstereo.model.precision import at_least_float32
+from linstereo.model.starts import Start, StartingPoint, StartInputs
+from linstereo.model.strides import FINEST
+
+if TYPE_CHECKING:
+    from linstereo.geometry.sparse_matches import SparseMatches
 
 MIN_INLIERS = 20
 """K_min of the paper: with fewer inliers than this the start is zero disparity."""
 
-_BLOCK = 128  # left keypoints compared at once; bounds the memory of the distance matrix
-_CONTRAST_THRESHOLD = 0.01  # a quarter of OpenCV's default: hazy, low-contrast water still gives keypoints
 _DEPTH_FLOOR = 1e-3  # of the median depth; exp() in the depth head may underflow to 0
 _MIN_SPREAD = 1e-6  # relative spread of inverse depth below which a scale cannot be told from a shift
 _REFITS = 10
-
-
-@dataclass(frozen=True, eq=False)
-class SparseMatches:
-    """Sparse correspondences of one rectified pair, in pixels of the left image.
-
-    Attributes:
-        points: float32 [K, 2], (x, y) in the left image.
-        disparity: float32 [K], x_left - x_right, > 0.
-        image_size: (height, width) of the images that were matched.
-        negative: number of further matches whose disparity came out <= 0, which a rectified pair in the right
-            order cannot show: more of them than of the positive ones means that left and right are swapped.
-    """
-
-    points: NDArray[np.float32]
-    disparity: NDArray[np.float32]
-    image_size: tuple[int, int]
-    negative: int = 0
-
-    def __post_init__(self) -> None:
-        if self.disparity.ndim != 1 or self.points.shape != (len(self.disparity), 2):
-            raise InputError(
-                f"sparse matches need points [K, 2] and disparity [K], but got {list(self.points.shape)} and "
-                f"{list(self.disparity.shape)}; pass one disparity per point."
-            )
-
-    @classmethod
-    def none(cls, image_size: tuple[int, int]) -> "SparseMatches":
-        """No matches at all, from which the start is zero disparity."""
-        return cls(np.zeros((0, 2), np.float32), np.zeros(0, np.float32), image_size)
 
 
 @dataclass(frozen=True)
@@ -87,141 +60,42 @@ class DepthPriorReport:
     reason: str
 
 
-def match_sparse(
-    left: NDArray[np.uint8],
-    right: NDArray[np.uint8],
-    *,
-    max_keypoints: int = 3000,
-    max_row_offset: float = 1.5,
-    ratio: float = 0.8,
-    max_distance: float = 250.0,
-    max_pixels: int = 1_000_000,
-) -> SparseMatches:
-    """Match SIFT keypoints of a rectified pair along its rows.
-
-    A pair of keypoints is kept if each is the other's nearest neighbour among the keypoints within
-    `max_row_offset` rows, its descriptor distance is at most `max_distance` and below `ratio` times that of
-    the best rival in those rows, and its disparity is positive. Rivals at negative disparity compete as well:
-    where one of them is better, the match is wrong, and without them a swapped pair with repetitive texture
-    would yield hundreds of false matches that agree with each other.
-
-    Pure and deterministic: OpenCV's descriptors hold whole numbers below 256, so that float32 products are
-    exact and do not depend on the number of threads.
+class DepthPriorStart(Start):
+    """DPI as the network's start (figure 1a, "Scale-Shift Alignment").
 
     Args:
-        left, right: uint8 [H, W, 3] RGB.
-        max_keypoints: strongest keypoints used per image (ties with the last of them included).
-        max_row_offset: largest |y_left - y_right| of a match, px (of the reduced images, if reduced).
-        ratio: Lowe's ratio, in (0, 1].
-        max_distance: largest descriptor distance, where a SIFT descriptor has length 512; it alone decides
-            for a keypoint without a rival in its rows.
-        max_pixels: larger images are reduced to this many pixels first, since SIFT's scale space takes about
-            240 bytes per pixel and a coarse start does not need the last tenth of a pixel.
+        min_inlier_share: least share of the matches that must agree with the fit, see `fit_scale_shift`; 0 for the
+            paper's rule.
     """
-    for name, image in (("left", left), ("right", right)):
-        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-            raise InputError(
-                f"the {name} image must be uint8 [H, W, 3], but is {image.dtype} {list(image.shape)}; "
-                "convert it to 8-bit RGB first."
-            )
-    if left.shape != right.shape:
-        raise InputError(
-            f"left and right image must have one size, but are {left.shape[1]}x{left.shape[0]} and "
-            f"{right.shape[1]}x{right.shape[0]}; pass a rectified pair."
+
+    def __init__(self, *, min_inlier_share: float = 0.0) -> None:
+        super().__init__(needs_depth=True)
+        self.min_inlier_share = min_inlier_share
+
+    def forward(self, inputs: StartInputs) -> StartingPoint:
+        """See `Start.forward`."""
+        assert inputs.depth is not None
+        height, width = inputs.images.shape[-2:]
+        matches = inputs.matches
+        if matches is None:
+            matches = _match(inputs.images[..., : inputs.size[0], : inputs.size[1]])
+        disparity, reports = initial_disparity(
+            inputs.depth,
+            matches,
+            full_size=(height, width),
+            out_size=(height // FINEST, width // FINEST),
+            min_inlier_share=self.min_inlier_share,
         )
-    height, width = left.shape[:2]
-    reduction = min(1.0, (max_pixels / (height * width)) ** 0.5)
-    size = (max(1, round(height * reduction)), max(1, round(width * reduction)))
-    sift = cv2.SIFT.create(nfeatures=max_keypoints, contrastThreshold=_CONTRAST_THRESHOLD, enable_precise_upscale=True)
-    left_points, left_descriptors = _keypoints(left, size=size, sift=sift)
-    right_points, right_descriptors = _keypoints(right, size=size, sift=sift)
-    pairs = _mutual_matches(
-        left_points,
-        left_descriptors,
-        right_points,
-        right_descriptors,
-        max_row_offset=max_row_offset,
-        ratio=ratio,
-        max_distance=max_distance,
-    )
-    corners = np.concatenate([left_points[pairs[:, 0]], right_points[pairs[:, 1]]], axis=1)  # [M, 4]
-    corners = np.unique(corners, axis=0)  # a corner with two orientations is two keypoints, but one match
-    scale = np.array([width / size[1], height / size[0]])  # of x and y, back to the images as given
-    points = (corners[:, :2] + 0.5) * scale - 0.5
-    disparity = (corners[:, 0] - corners[:, 2]) * scale[0]
-    positive = disparity > 0
-    return SparseMatches(
-        points=points[positive].astype(np.float32),
-        disparity=disparity[positive].astype(np.float32),
-        image_size=(height, width),
-        negative=int((~positive).sum()),
-    )
+        return StartingPoint(disparity / FINEST, disparity[:, :0], reports)
 
 
-def _keypoints(
-    image: NDArray[np.uint8], *, size: tuple[int, int], sift: cv2.SIFT
-) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-    """SIFT keypoints (x, y) [K, 2] and descriptors [K, 128] of an RGB image resized to `size`, by row."""
-    grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-    if grey.shape != size:
-        grey = cv2.resize(grey, (size[1], size[0]), interpolation=cv2.INTER_AREA)
-    keypoints, descriptors = sift.detectAndCompute(grey, None)
-    if not keypoints:
-        return np.zeros((0, 2)), np.zeros((0, 128), np.float32)
-    points = np.array([keypoint.pt for keypoint in keypoints], np.float64)
-    order = np.lexsort((points[:, 0], points[:, 1]))
-    return points[order], np.asarray(descriptors, np.float32)[order]
+def _match(images: Tensor) -> "list[SparseMatches]":
+    """Sparse matches of every pair of [2 B, 3, H, W], left images first, in [0, 1]."""
+    from linstereo.geometry.sparse_matches import match_sparse
 
-
-def _mutual_matches(
-    left_points: NDArray[np.float64],
-    left_descriptors: NDArray[np.float32],
-    right_points: NDArray[np.float64],
-    right_descriptors: NDArray[np.float32],
-    *,
-    max_row_offset: float,
-    ratio: float,
-    max_distance: float,
-) -> NDArray[np.intp]:
-    """Index pairs (left, right) [M, 2] of the matches of keypoints sorted by row, found band by band."""
-    n_left, n_right = len(left_points), len(right_points)
-    if min(n_left, n_right) == 0:
-        return np.zeros((0, 2), np.intp)
-    left_squares = np.square(left_descriptors).sum(axis=1)
-    right_squares = np.square(right_descriptors).sum(axis=1)
-    nearest_right = np.zeros(n_left, np.intp)
-    accepted = np.zeros(n_left, bool)
-    nearest_left = np.full(n_right, -1, np.intp)
-    nearest_left_square = np.full(n_right, np.inf, np.float32)
-    for start in range(0, n_left, _BLOCK):
-        block = slice(start, min(start + _BLOCK, n_left))
-        rows = left_points[block, 1]
-        low = int(np.searchsorted(right_points[:, 1], rows[0] - max_row_offset, side="left"))
-        high = int(np.searchsorted(right_points[:, 1], rows[-1] + max_row_offset, side="right"))
-        if low == high:
-            continue
-        band = slice(low, high)
-        products = left_descriptors[block] @ right_descriptors[band].T  # [block, band]
-        squares = left_squares[block, None] + right_squares[band] - 2 * products
-        same_row = np.abs(rows[:, None] - right_points[band, 1]) <= max_row_offset
-        squares = np.where(same_row, squares, np.float32(np.inf))
-
-        column = np.argmin(squares, axis=0)  # for every right keypoint its best left one in this block
-        column_square = squares[column, np.arange(high - low)]
-        closer = column_square < nearest_left_square[band]
-        nearest_left_square[band] = np.where(closer, column_square, nearest_left_square[band])
-        nearest_left[band] = np.where(closer, column + start, nearest_left[band])
-
-        best = np.argmin(squares, axis=1)
-        index = np.arange(len(rows))
-        best_square = squares[index, best]
-        squares[index, best] = np.inf
-        rival_square = squares.min(axis=1)
-        nearest_right[block] = best + low
-        accepted[block] = (best_square <= max_distance**2) & (best_square < ratio**2 * rival_square)
-    accepted &= nearest_left[nearest_right] == np.arange(n_left)
-    chosen = np.flatnonzero(accepted)
-    return np.stack([chosen, nearest_right[chosen]], axis=1)
+    levels = (at_least_float32(images.detach()).clamp(0, 1) * 255).round().to(torch.uint8)
+    left, right = levels.permute(0, 2, 3, 1).contiguous().cpu().numpy().reshape(2, -1, *images.shape[-2:], 3)
+    return [match_sparse(*pair) for pair in zip(left, right, strict=True)]
 
 
 def fit_scale_shift(
@@ -330,11 +204,10 @@ def _fallback(matches: int, inliers: int, reason: str) -> DepthPriorReport:
 @torch.no_grad()
 def initial_disparity(
     depth: Tensor,
-    matches: Sequence[SparseMatches],
+    matches: "Sequence[SparseMatches]",
     *,
     full_size: tuple[int, int],
     out_size: tuple[int, int],
-    min_inliers: int = MIN_INLIERS,
     min_inlier_share: float = 0.0,
 ) -> tuple[Tensor, list[DepthPriorReport]]:
     """The first disparity map, alpha / D + beta, of every pair in a batch (Eq. 2 and 3), without gradients.
@@ -350,8 +223,7 @@ def initial_disparity(
             that their coordinates hold in the padded image as well.
         full_size: (H, W) in px of the padded left image, which `depth` covers.
         out_size: (height, width) of the map to make, usually (H / 4, W / 4).
-        min_inliers: below this many inliers a pair starts from zero disparity.
-        min_inlier_share: so does one of whose matches a smaller share are inliers, see `fit_scale_shift`; 0 for never.
+        min_inlier_share: least share of the matches that must be inliers, see `fit_scale_shift`.
 
     Returns:
         The disparity [B, 1, *out_size] in px OF THE FULL-RESOLUTION LEFT IMAGE (divide by 4 for units of the
@@ -373,14 +245,8 @@ def initial_disparity(
         depth = depth.float()
     inverse = torch.stack([_inverse_depth(image) for image in depth])  # [B, 1, h, w]
     reports = [
-        _fit_pair(
-            inverse[index],
-            item,
-            full_size=full_size,
-            min_inliers=min_inliers,
-            min_inlier_share=min_inlier_share,
-        )
-        for index, item in enumerate(matches)
+        _fit_pair(image, item, full_size=full_size, min_inlier_share=min_inlier_share)
+        for image, item in zip(inverse, matches, strict=True)
     ]
     alpha = inverse.new_tensor([report.alpha for report in reports]).view(-1, 1, 1, 1)
     beta = inverse.new_tensor([report.beta for report in reports]).view(-1, 1, 1, 1)
@@ -398,12 +264,7 @@ def _inverse_depth(depth: Tensor) -> Tensor:
 
 
 def _fit_pair(
-    inverse: Tensor,
-    matches: SparseMatches,
-    *,
-    full_size: tuple[int, int],
-    min_inliers: int,
-    min_inlier_share: float,
+    inverse: Tensor, matches: "SparseMatches", *, full_size: tuple[int, int], min_inlier_share: float
 ) -> DepthPriorReport:
     """Fit one pair: inverse depth [1, h, w] of the image of `full_size` px against its matches."""
     points = torch.tensor(matches.points, dtype=inverse.dtype, device=inverse.device)  # [K, 2]
@@ -414,7 +275,6 @@ def _fit_pair(
     report = fit_scale_shift(
         sampled.flatten().cpu().double().numpy(),
         matches.disparity,
-        min_inliers=min_inliers,
         min_inlier_share=min_inlier_share,
         rejected=matches.negative,
     )

@@ -1,40 +1,32 @@
 """LinStereo, top to bottom as in the paper's figure 1.
 
 left, right ─► backbone ─► features 1/4, 1/8, 1/16 ─► cost volumes (HSCV) ─┐
-                  └──────► monocular depth ─► depth prior (DPI) ───────────┤
+                  └──────► monocular depth ─► start (DPI) ─────────────────┤
                                                                            ▼
                          disparity ◄─ upsample ◄─ T x (lookup, motion encoders, updaters, residual)
 """
 
-import itertools
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.backbone import Backbone
-from linstereo.model.correlation_start import start_from_volumes, to_scale, with_coarse_pass
-from linstereo.model.cost_volume import (
-    CostVolume,
-    HierarchicalCostVolumes,
-    PooledCostVolume,
-    VolumeKind,
-)
-from linstereo.model.depth_prior import DepthPriorReport, SparseMatches, initial_disparity, match_sparse
-from linstereo.model.pala import position_tables
-from linstereo.model.precision import at_least_float32, without_autocast_cache
+from linstereo.model.cost_volume import CostVolume, HierarchicalCostVolumes, VolumeKind
+from linstereo.model.starts import Start, StartingPoint, StartInputs
+from linstereo.model.strides import pad_images
 from linstereo.model.updater import MotionEncoder, MultiScaleUpdater, ResidualHead
 from linstereo.model.upsample import ConvexUpsampler
 
 if TYPE_CHECKING:
+    from linstereo.geometry.sparse_matches import SparseMatches
+    from linstereo.model.depth_prior import DepthPriorReport
     from linstereo.model.presets import LinStereoConfig
-
-FINEST = 4  # stride of the finest scale, where the disparity is refined
-PAD_TO = 32  # image sides are padded to this multiple
 
 
 class Evidence(NamedTuple):
@@ -44,7 +36,7 @@ class Evidence(NamedTuple):
     tables: list[Tensor]  # positions of every scale for RoPE
     hidden: list[Tensor]  # initial hidden states, [B, hidden, H/s, W/s]
     disparity: Tensor  # initial disparity, [B, 1, H/4, W/4], in px of the 1/4 map, float32 or better
-    prior: list[DepthPriorReport]  # what DPI did for each pair; empty without DPI
+    prior: "list[DepthPriorReport]"  # what DPI did for each pair; empty without DPI
     guide: Tensor | None  # detail of the left image for the upsampling, [B, C, H/4, W/4]; None without it
     size: tuple[int, int]  # height and width of the images before padding
 
@@ -62,9 +54,10 @@ class LinStereo(nn.Module):
     Build it with `linstereo.model.presets.build` or `LinStereo.from_pretrained`.
 
     Args:
-        config: the settings it was built from; stored with its checkpoints.
+        config: the settings it was built from, kept for its checkpoints and for whoever runs it; not read here.
         backbone: multi-scale features and monocular depth; frozen unless it is the compact one.
         cost_volumes: HSCV, or a single volume.
+        start: where refinement starts: from monocular depth (DPI), from the correlations, or from zero.
         hidden_projection: one module per update scale that maps left features to the initial hidden state.
         motion_encoders: one per cost volume.
         updater: the recurrent units of all update scales.
@@ -77,7 +70,8 @@ class LinStereo(nn.Module):
         *,
         config: "LinStereoConfig",
         backbone: Backbone,
-        cost_volumes: HierarchicalCostVolumes | PooledCostVolume,
+        cost_volumes: HierarchicalCostVolumes,
+        start: Start,
         hidden_projection: nn.ModuleList,
         motion_encoders: Sequence[MotionEncoder],
         updater: MultiScaleUpdater,
@@ -88,16 +82,12 @@ class LinStereo(nn.Module):
         self.config = config
         self.backbone = backbone
         self.cost_volumes = cost_volumes
+        self.start = start
         self.hidden_projection = hidden_projection
         self.motion_encoders = nn.ModuleList(motion_encoders)
         self.updater = updater
         self.residual_head = residual_head
         self.upsampler = upsampler
-
-    @property
-    def use_depth_prior(self) -> bool:
-        """Whether refinement starts from monocular depth (DPI), which needs sparse matches."""
-        return self.config.start == "depth_prior"
 
     @classmethod
     def from_pretrained(
@@ -126,30 +116,6 @@ class LinStereo(nn.Module):
 
         return save_checkpoint(self, Path(folder) / "linstereo.safetensors")
 
-    @overload
-    def forward(
-        self,
-        left: Tensor,
-        right: Tensor,
-        iters: int = ...,
-        *,
-        all_iterations: Literal[False] = ...,
-        matches: Sequence[SparseMatches] | None = ...,
-        volume: VolumeKind = ...,
-    ) -> Tensor: ...
-
-    @overload
-    def forward(
-        self,
-        left: Tensor,
-        right: Tensor,
-        iters: int = ...,
-        *,
-        all_iterations: Literal[True],
-        matches: Sequence[SparseMatches] | None = ...,
-        volume: VolumeKind = ...,
-    ) -> list[Tensor]: ...
-
     def forward(
         self,
         left: Tensor,
@@ -157,7 +123,7 @@ class LinStereo(nn.Module):
         iters: int = 8,
         *,
         all_iterations: bool = False,
-        matches: Sequence[SparseMatches] | None = None,
+        matches: "Sequence[SparseMatches] | None" = None,
         volume: VolumeKind = "stored",
     ) -> Tensor | list[Tensor]:
         """Disparity of a rectified pair.
@@ -178,7 +144,7 @@ class LinStereo(nn.Module):
             raise ValueError(f"iters is {iters}; it must be at least 1")
         evidence = self.prepare(left, right, matches=matches, volume=volume)
         outputs = []
-        for t, state in zip(range(1, iters + 1), self.iterate(evidence), strict=False):
+        for t, state in enumerate(self.iterate(evidence, iters), start=1):
             if all_iterations or t == iters:
                 outputs.append(self.upsample(state, evidence))
         return outputs if all_iterations else outputs[-1]
@@ -188,93 +154,79 @@ class LinStereo(nn.Module):
         left: Tensor,
         right: Tensor,
         *,
-        matches: Sequence[SparseMatches] | None = None,
+        matches: "Sequence[SparseMatches] | None" = None,
         volume: VolumeKind = "stored",
         coarse: Tensor | None = None,
+        backbone: Backbone | None = None,
     ) -> Evidence:
         """Everything before refinement (figure 1a): features, volumes, initial hidden states, initial disparity.
 
-        `coarse` stands in for the result of the coarse pass of a network that has one, see `coarse_disparity`.
+        `coarse` stands in for the first pass of a start that has one, see `Start.coarse_disparity`; `backbone` for the
+        network's own, such as one that remembers features. All else is as in `forward`.
         """
         if left.shape != right.shape or left.dim() != 4 or left.shape[1] != 3:
             raise ValueError(f"left is {tuple(left.shape)} and right {tuple(right.shape)}; both must be [B, 3, H, W]")
-        pair = _pad(torch.cat([left, right]))  # [2 B, 3, H', W']
-        if coarse is None and self.config.coarse_iterations:
-            coarse = self.coarse_disparity(pair, volume=volume)
-        return self._evidence(pair, _size(left), matches=matches, volume=volume, coarse=coarse)
+        pair = torch.cat([left, right])  # [2 B, 3, H, W]
+        if coarse is None:
+            single_pass = functools.partial(self.single_pass, volume=volume, backbone=backbone)
+            coarse = self.start.coarse_disparity(pair, single_pass)
+        return self._evidence(pair, matches=matches, volume=volume, coarse=coarse, backbone=backbone)
 
-    @torch.no_grad()
-    def coarse_disparity(self, pair: Tensor, *, volume: VolumeKind = "stored") -> Tensor:
-        """The first of two passes: the disparity of the images at half the size.
-
-        A surface without texture is half as wide there, and more of it is within reach of what its borders tell. No
-        gradient passes through it.
-
-        Args:
-            pair: [2 B, 3, H, W], left images first; sides in multiples of 32.
-            volume: see `forward`.
-
-        Returns:
-            [B, 1, H/4, W/4] in px of the 1/4 map.
-        """
-        half = F.avg_pool2d(pair, 2)
-        with without_autocast_cache(pair.device.type):
-            evidence = self._evidence(_pad(half), _size(half), matches=None, volume=volume, coarse=None)
-            state = next(itertools.islice(self.iterate(evidence), self.config.coarse_iterations - 1, None))
-            return F.avg_pool2d(self.upsample(state, evidence), 2) / 2
+    def single_pass(
+        self, pair: Tensor, iterations: int, *, volume: VolumeKind = "stored", backbone: Backbone | None = None
+    ) -> Tensor:
+        """The disparity [B, 1, H, W] in px of images [2 B, 3, H, W], left ones first, without a coarse pass before."""
+        evidence = self._evidence(pair, matches=None, volume=volume, coarse=None, backbone=backbone)
+        for state in self.iterate(evidence, iterations):
+            last = state
+        return self.upsample(last, evidence)
 
     def _evidence(
         self,
         pair: Tensor,
-        size: tuple[int, int],
         *,
-        matches: Sequence[SparseMatches] | None,
+        matches: "Sequence[SparseMatches] | None",
         volume: VolumeKind,
         coarse: Tensor | None,
+        backbone: Backbone | None,
     ) -> Evidence:
-        batch = len(pair) // 2
-        features = self.backbone(pair, depth_images=batch if self.use_depth_prior else 0)
-
-        volumes = self.cost_volumes(features.pyramid, kind=volume)
-        context = [feature[:batch] for feature in features.pyramid[: self.config.scales]]  # [B, C_s, H'/s, W'/s]
-        precise = torch.promote_types(context[0].dtype, torch.float32)  # of disparities and positions
-        disparity = context[0].new_zeros(batch, 1, *_size(context[0]), dtype=precise)
-        prior: list[DepthPriorReport] = []
-        if features.depth is not None:
-            if matches is None:
-                images = pair[..., : size[0], : size[1]]
-                matches = [match_sparse(_to_uint8(a), _to_uint8(b)) for a, b in zip(*images.chunk(2), strict=True)]
-            depth, prior = initial_disparity(
-                features.depth,
-                matches,
-                full_size=_size(pair),
-                out_size=_size(disparity),
-                min_inlier_share=self.config.prior_inlier_share,
-            )
-            disparity = depth.to(disparity) / FINEST
-        elif self.config.start == "correlation":
-            start = to_scale(start_from_volumes(volumes), _size(disparity))
-            if self.config.coarse_iterations:
-                start = with_coarse_pass(start, coarse)
-            disparity = start.disparity.to(disparity)
-            context = [torch.cat([c, to_scale(start, _size(c)).cues.to(c)], dim=1) for c in context]
-
-        hidden = [
-            torch.tanh(project(c)).contiguous(memory_format=torch.channels_last)
-            for project, c in zip(self.hidden_projection, context, strict=True)
-        ]  # each [B, hidden, H'/s, W'/s]
-        tables = position_tables(
-            [_size(h) for h in hidden],
-            [h.shape[1] // self.config.heads for h in hidden],
-            device=disparity.device,
-            dtype=precise,
+        size, batch = _size(pair), len(pair) // 2
+        pair = pad_images(pair)  # [2 B, 3, H', W']
+        extract = self.backbone if backbone is None else backbone
+        features = extract(pair, depth_images=batch if self.start.needs_depth else 0)
+        volumes = self.cost_volumes(features.pyramid, kind=volume)  # one per scale
+        start: StartingPoint = self.start(StartInputs(pair, size, features.depth, volumes, matches, coarse))
+        hidden = self.initial_hidden([feature[:batch] for feature in features.pyramid], start.cues)
+        precise = torch.promote_types(features.pyramid[0].dtype, torch.float32)  # of disparities
+        return Evidence(
+            volumes=volumes,
+            tables=self.updater.positions(hidden),
+            hidden=hidden,
+            disparity=start.disparity.to(hidden[0].device, precise),
+            prior=list(start.reports),
+            guide=self.guide(pair[:batch]),
+            size=size,
         )
-        return Evidence(volumes, tables, hidden, disparity, prior, self.guide(pair[:batch]), size)
 
-    def iterate(self, evidence: Evidence) -> Iterator[Refined]:
-        """Refine without end, one state per iteration; the caller stops when it has enough."""
+    def initial_hidden(self, features: Sequence[Tensor], cues: Tensor) -> list[Tensor]:
+        """The hidden states h_0 of all update scales, each [B, hidden, H/s, W/s], finest first.
+
+        Args:
+            features: of the left images, [B, C_s, H/s, W/s].
+            cues: of the start, [B, cues, H/4, W/4].
+        """
+        hidden = []
+        for project, feature in zip(self.hidden_projection, features, strict=False):
+            if self.start.cues:
+                scaled = F.interpolate(cues, size=_size(feature), mode="bilinear", align_corners=False)
+                feature = torch.cat([feature, scaled.to(feature)], dim=1)
+            hidden.append(torch.tanh(project(feature)).contiguous(memory_format=torch.channels_last))
+        return hidden
+
+    def iterate(self, evidence: Evidence, iterations: int) -> Iterator[Refined]:
+        """Refine, one state per iteration; the caller may stop before."""
         disparity, hidden = evidence.disparity, evidence.hidden
-        while True:
+        for _ in range(iterations):
             disparity = disparity.detach()
             hidden, residual = self.step(evidence, disparity, hidden)
             disparity = disparity + residual
@@ -313,16 +265,3 @@ class LinStereo(nn.Module):
 
 def _size(x: Tensor) -> tuple[int, int]:
     return x.shape[-2], x.shape[-1]
-
-
-def _pad(images: Tensor) -> Tensor:
-    """Repeat the right and bottom edge up to the next multiple of 32; pixel coordinates stay as they are."""
-    height, width = images.shape[-2:]
-    padding = (0, -width % PAD_TO, 0, -height % PAD_TO)
-    return F.pad(images, padding, mode="replicate") if any(padding) else images
-
-
-def _to_uint8(image: Tensor) -> Any:
-    """[3, H, W] in [0, 1] -> uint8 array [H, W, 3] for SIFT."""
-    values = (at_least_float32(image.detach()).clamp(0, 1) * 255).round().to(torch.uint8)
-    return values.permute(1, 2, 0).contiguous().cpu().numpy()

@@ -7,8 +7,8 @@ that would just have fitted, than to be killed by the system half-way.
 
 from linstereo.model.correlation_start import start_scale
 from linstereo.model.cost_volume import VolumeKind
-from linstereo.model.linstereo import PAD_TO
 from linstereo.model.presets import LinStereoConfig
+from linstereo.model.strides import STRIDES, padded
 
 _FIXED = 64 << 20  # bytes that do not depend on the size: thread stacks, buffers of the libraries
 _BACKBONE = {"vitb": 1450.0, "vits": 1400.0, "compact": 540.0}  # bytes for each pixel, as all that follows
@@ -29,7 +29,7 @@ def peak_bytes(config: LinStereoConfig, height: int, width: int, volume: VolumeK
         width: of them, px.
         volume: how correlations are held.
     """
-    rows, columns = (-(-side // PAD_TO) * PAD_TO for side in (height, width))
+    rows, columns = padded(height), padded(width)
     hidden = max(config.hidden, config.coarse_hidden / 4)  # coarse maps have a quarter of the positions, or fewer
     refinement = (
         _REFINEMENT
@@ -54,4 +54,4 @@ def volume_bytes(config: LinStereoConfig, height: int, width: int) -> int:
 
 def _volume_scales(config: LinStereoConfig) -> tuple[int, ...]:
     """How much smaller than the images the maps of each cost volume are."""
-    return (4, 8, 16)[: config.scales if config.cost_volume == "hierarchical" else 1]
+    return STRIDES[: config.scales if config.cost_volume == "hierarchical" else 1]

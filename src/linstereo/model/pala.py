@@ -5,8 +5,6 @@ number of positions N; rotary position encoding of queries and keys in the numer
 forgets: where things are relative to each other.
 """
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -207,11 +205,3 @@ class PALABlock(nn.Module):
             x = self.cpe2(x).add_(x)
         out: Tensor = self.mlp(self.norm2(x)).add_(x)
         return out
-
-
-def position_tables(
-    sizes: Sequence[tuple[int, int]], head_dims: Sequence[int], *, device: torch.device, dtype: torch.dtype
-) -> list[Tensor]:
-    """Rotary tables of several scales, made once per image pair because they do not change between iterations."""
-    grids = zip(sizes, head_dims, strict=True)
-    return [rotary_table(*size, head_dim, device=device, dtype=dtype) for size, head_dim in grids]

@@ -7,7 +7,6 @@
 import dataclasses
 import math
 import reprlib
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -16,11 +15,13 @@ from torch import nn
 from linstereo.errors import InputError
 from linstereo.files import MAX_PIXELS
 from linstereo.model.backbone import Backbone, CompactBackbone, build_da3
-from linstereo.model.correlation_start import CUES, TWO_PASS_CUES
+from linstereo.model.correlation_start import CorrelationStart
 from linstereo.model.cost_volume import HierarchicalCostVolumes, PooledCostVolume
+from linstereo.model.depth_prior import DepthPriorStart
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.pala import PALABlock
-from linstereo.model.updater import ConvGRUUnit, MotionEncoder, MultiScaleUpdater, PALAUnit, ResidualHead
+from linstereo.model.starts import Start, ZeroStart
+from linstereo.model.updater import ConvGRUUnit, MotionEncoder, MultiScaleUpdater, PALAUnit, ResidualHead, UnitFactory
 from linstereo.model.upsample import ConvexUpsampler
 
 CHOICES = {
@@ -106,13 +107,7 @@ class LinStereoConfig:
     prior_inlier_share: float = 0.0
 
     def __post_init__(self) -> None:
-        self.check()
-
-    def check(self) -> None:
-        """Raise `InputError` unless every setting has its type, lies in its range and suits the others.
-
-        It allocates nothing, so that settings from a file can be judged before a network is built from them.
-        """
+        """Check types, ranges and what suits what; nothing is allocated, so a file's settings can be judged first."""
         for field in dataclasses.fields(self):
             _check_setting(field.name, getattr(self, field.name), field.type)
         for name in ("hidden", "coarse_hidden"):
@@ -129,13 +124,6 @@ class LinStereoConfig:
             )
         if self.coarse_iterations and self.start != "correlation":
             raise InputError(f"coarse_iterations is {self.coarse_iterations}; use 0 with the start {self.start!r}")
-
-    @property
-    def cues(self) -> int:
-        """Channels beside the features that tell the hidden states how far to trust the start."""
-        if self.start != "correlation":
-            return 0
-        return TWO_PASS_CUES if self.coarse_iterations else CUES
 
     @property
     def hidden_widths(self) -> tuple[int, ...]:
@@ -246,43 +234,49 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
         backbone: features to use instead of the DA3 encoder that the settings name. The method does not depend on the
             backbone: anything that follows the `Backbone` protocol serves.
     """
-    features = _build_backbone(config) if backbone is None else backbone
-    if config.start == "depth_prior" and not features.has_depth:
+    own = CompactBackbone if config.backbone == "compact" else partial(build_da3, config.backbone)
+    features: Backbone = own() if backbone is None else backbone
+    start = _build_start(config)
+    if start.needs_depth and not features.has_depth:
         raise InputError("this backbone gives no monocular depth; use a preset without the depth prior (DPI)")
     channels = features.channels[: config.scales]
     sizes = {"width": config.feature_width, "levels": config.levels, "radius": config.radius}
-    cost_volumes: HierarchicalCostVolumes | PooledCostVolume
-    if config.cost_volume == "pooled":
-        cost_volumes = PooledCostVolume(features.channels, **sizes)
-    else:
-        matched = channels if config.cost_volume == "hierarchical" else channels[:1]
-        cost_volumes = HierarchicalCostVolumes(matched, **sizes)
     volumes = config.scales if config.cost_volume == "hierarchical" else 1
+    if config.cost_volume == "pooled":
+        cost_volumes: HierarchicalCostVolumes = PooledCostVolume(features.channels, **sizes)
+    else:
+        cost_volumes = HierarchicalCostVolumes(channels[:volumes], **sizes)
     samples = config.levels * (2 * config.radius + 1)
     widths = config.hidden_widths
     return LinStereo(
         config=config,
         backbone=features,
         cost_volumes=cost_volumes,
+        start=start,
         hidden_projection=nn.ModuleList(
-            nn.Conv2d(c + config.cues, width, 3, padding=1) for c, width in zip(channels, widths, strict=True)
+            nn.Conv2d(c + start.cues, width, 3, padding=1) for c, width in zip(channels, widths, strict=True)
         ),
         motion_encoders=[MotionEncoder(samples, width) for width in widths[:volumes]],
         updater=MultiScaleUpdater(
             _unit_factory(config),
             hidden=widths,
             motion_channels=[*widths[:volumes], *[0] * (config.scales - volumes)],
+            heads=config.heads,
         ),
         residual_head=ResidualHead(config.hidden),
         upsampler=ConvexUpsampler(config.hidden, guide=config.guide),
     )
 
 
-def _build_backbone(config: LinStereoConfig) -> Backbone:
-    return CompactBackbone() if config.backbone == "compact" else build_da3(config.backbone)
+def _build_start(config: LinStereoConfig) -> Start:
+    if config.start == "depth_prior":
+        return DepthPriorStart(min_inlier_share=config.prior_inlier_share)
+    return (
+        CorrelationStart(coarse_iterations=config.coarse_iterations) if config.start == "correlation" else ZeroStart()
+    )
 
 
-def _unit_factory(config: LinStereoConfig) -> Callable[[int, int], nn.Module]:
+def _unit_factory(config: LinStereoConfig) -> UnitFactory:
     if config.update == "convgru":
         return ConvGRUUnit
     make_block = partial(

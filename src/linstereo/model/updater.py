@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.layers import DepthwiseConv, PointwiseConv
-from linstereo.model.pala import PALABlock
+from linstereo.model.pala import PALABlock, rotary_table
 
+UnitFactory = Callable[[int, int], nn.Module]
 DISPARITY_SCALE = 0.1
 """Factor of disparities as the motion encoders see them, so that they are no larger than the other features."""
 
@@ -104,16 +105,24 @@ class MultiScaleUpdater(nn.Module):
         make_unit: builds a unit from (hidden, input channels).
         hidden: channels of each scale's hidden state, finest first.
         motion_channels: width of the motion features of each scale, finest first; 0 where a scale has none.
+        heads: attention heads of the units.
     """
 
     def __init__(
-        self, make_unit: Callable[[int, int], nn.Module], *, hidden: Sequence[int], motion_channels: Sequence[int]
+        self, make_unit: UnitFactory, *, hidden: Sequence[int], motion_channels: Sequence[int], heads: int
     ) -> None:
         super().__init__()
+        self.heads = heads
         self.units = nn.ModuleList()
         for i, (own, motion) in enumerate(zip(hidden, motion_channels, strict=True)):
             neighbours = sum(hidden[max(i - 1, 0) : i + 2]) - own
             self.units.append(make_unit(own, motion + neighbours))
+
+    def positions(self, hidden: Sequence[Tensor]) -> list[Tensor]:
+        """Rotary tables of all scales, made once per image pair because they do not change between iterations."""
+        precise = torch.promote_types(hidden[0].dtype, torch.float32)
+        grids = [(h.shape[2], h.shape[3], h.shape[1] // self.heads) for h in hidden]
+        return [rotary_table(*grid, device=hidden[0].device, dtype=precise) for grid in grids]
 
     def forward(
         self, hidden: Sequence[Tensor], motion: Sequence[Tensor | None], tables: Sequence[Tensor]

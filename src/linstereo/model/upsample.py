@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.layers import PointwiseConv
+from linstereo.model.strides import FINEST
 
 SOFTNESS = 0.25
 """Factor of the predicted scores; keeps the softmax soft at the start of training."""
@@ -65,7 +66,7 @@ class ConvexUpsampler(nn.Module):
         guide: channels of the image's own detail beside the hidden state; 0, as in the paper, for none.
     """
 
-    def __init__(self, hidden: int, *, factor: int = 4, guide: int = 0) -> None:
+    def __init__(self, hidden: int, *, factor: int = FINEST, guide: int = 0) -> None:
         super().__init__()
         self.factor = factor
         self.guide = ImageGuide(guide, factor=factor) if guide else None

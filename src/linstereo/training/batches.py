@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from linstereo.data.augmentation import AugmentationSettings, augment
 from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
-from linstereo.model.depth_prior import SparseMatches, match_sparse
+from linstereo.geometry.sparse_matches import SparseMatches, match_sparse
 from linstereo.training.feature_cache import image_key
 from linstereo.training.sources import Draw, DrawOrder, Source
 
@@ -56,14 +56,9 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The batch on a device, with images in [0, 1]."""
-        return dataclasses.replace(
-            self,
-            left=self.left.to(device, non_blocking=True).float().div_(255),
-            right=self.right.to(device, non_blocking=True).float().div_(255),
-            disparity=self.disparity.to(device, non_blocking=True),
-            valid=self.valid.to(device, non_blocking=True),
-            occluded=self.occluded.to(device, non_blocking=True),
-        )
+        moved = {n: v.to(device, non_blocking=True) for n, v in vars(self).items() if isinstance(v, Tensor)}
+        images: dict[str, Any] = {name: moved[name].float().div_(255) for name in ("left", "right")}
+        return dataclasses.replace(self, **moved | images)
 
 
 class BadSample(NamedTuple):
@@ -76,12 +71,12 @@ class Pair(NamedTuple):
     """One augmented pair, see `Batch`."""
 
     sample: StereoSample
-    name: str
     key: str | None
     matches: SparseMatches | None
     skipped: tuple[str, ...]
 
 
+@dataclasses.dataclass
 class TrainingPairs(Dataset[Pair | BadSample]):
     """The augmented pair of every draw.
 
@@ -96,27 +91,18 @@ class TrainingPairs(Dataset[Pair | BadSample]):
         skip_bad: replace unreadable pairs by the next readable one of their source instead of stopping.
     """
 
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        *,
-        seed: int,
-        settings: AugmentationSettings,
-        max_disparity: float = 0.0,
-        with_matches: bool = False,
-        with_keys: bool = False,
-        variants: int = 0,
-        skip_bad: bool = False,
-    ) -> None:
-        self.sources = list(sources)
-        self.order = DrawOrder(sources, seed=seed)
-        self.seed = seed
-        self.settings = settings
-        self.max_disparity = max_disparity
-        self.with_matches = with_matches
-        self.with_keys = with_keys
-        self.variants = variants
-        self.skip_bad = skip_bad
+    sources: Sequence[Source]
+    _: dataclasses.KW_ONLY
+    seed: int
+    settings: AugmentationSettings
+    max_disparity: float = 0.0
+    with_matches: bool = False
+    with_keys: bool = False
+    variants: int = 0
+    skip_bad: bool = False
+
+    def __post_init__(self) -> None:
+        self.order = DrawOrder(self.sources, seed=self.seed)
 
     def __getitem__(self, number: int) -> Pair | BadSample:
         """The pair of draw `number`."""
@@ -131,7 +117,7 @@ class TrainingPairs(Dataset[Pair | BadSample]):
                 if not self.skip_bad:
                     name = source.dataset.sample_name(tried.index)
                     return BadSample(
-                        f"{_without_stop(error)} (pair {name!r} of {source.text}; "
+                        f"{str(error).rstrip('.')} (pair {name!r} of {source.text}; "
                         "repair or remove it, or leave such pairs out with --skip-bad)"
                     )
                 skipped.append(str(error))
@@ -148,7 +134,7 @@ class TrainingPairs(Dataset[Pair | BadSample]):
         sample = augment(whole, rng=rng, settings=self.settings)
         matches = match_sparse(sample.left, sample.right) if self.with_matches else None
         key = image_key(sample.left, sample.right) if self.with_keys else None
-        return Pair(sample, sample.name, key, matches, skipped)
+        return Pair(sample, key, matches, skipped)
 
     def _check_truth(self, sample: StereoSample) -> None:
         """Refuse a pair that nothing can be learnt from; its loss, 0, would pass for a success."""
@@ -181,7 +167,7 @@ class TrainingPairs(Dataset[Pair | BadSample]):
             disparity=disparity,
             valid=valid,
             occluded=_stack(occluded).unsqueeze(1),
-            names=tuple(pair.name for pair in good),
+            names=tuple(sample.name for sample in samples),
             keys=tuple(pair.key for pair in good if pair.key is not None),
             matches=matches if self.with_matches else None,
             skipped=tuple(message for pair in good for message in pair.skipped),
@@ -277,10 +263,6 @@ def _stack(arrays: Sequence[NDArray[Any]]) -> Tensor:
 def _known(array: NDArray[Any] | None) -> NDArray[Any]:
     assert array is not None  # `augment` refuses pairs without ground truth
     return array
-
-
-def _without_stop(error: InputError) -> str:
-    return str(error).rstrip(".")
 
 
 def _prepare_worker(_worker: int) -> None:

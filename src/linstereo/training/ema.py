@@ -47,14 +47,13 @@ class WeightAverage:
     @contextlib.contextmanager
     def swapped(self) -> Iterator[None]:
         """The weights are their average as long as the context lasts."""
-        with torch.no_grad():
-            self._swap()
+        self._swap()
         try:
             yield
         finally:
-            with torch.no_grad():
-                self._swap()
+            self._swap()
 
+    @torch.no_grad()
     def _swap(self) -> None:
         for name, weight in self._weights.items():
             kept = weight.clone()

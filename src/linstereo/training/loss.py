@@ -5,7 +5,7 @@ ground truth is; a batch without any ground truth has loss zero. A batch that is
 or by several processes, has the same means if each part divides by the counts of the whole: see `sequence_counts`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -38,7 +38,7 @@ def sequence_loss(
     gradient_weight: float = GRADIENT_WEIGHT,
     robust: float = 0.0,
     weights: Tensor | None = None,
-    counts: Tensor | None = None,
+    counts: Mapping[str, Tensor] | None = None,
 ) -> LossTerms:
     """Eq. 9 over all refinement iterations.
 
@@ -58,38 +58,42 @@ def sequence_loss(
     """
     target = torch.where(valid, target, 0.0)
     weights = valid.to(target) if weights is None else weights
-    counts = sequence_counts(valid, weights).clamp(min=1) if counts is None else counts
+    if counts is None:
+        counts = {name: count.clamp(min=1) for name, count in sequence_counts(valid, weights).items()}
+    pixels, neighbours = counts["pixels"], counts["neighbours"]
     l1 = smoothness = gradient = target.new_zeros(())
     for t, prediction in enumerate(predictions, start=1):
         weight = gamma ** (len(predictions) - t)
-        l1 = l1 + weight * l1_term(prediction, target, weights, robust=robust, counts=counts)
-        smoothness = smoothness + weight * smoothness_term(prediction, image, valid, counts=counts)
-        gradient = gradient + weight * gradient_term(prediction, target, valid, counts=counts)
+        l1 = l1 + weight * l1_term(prediction, target, weights, robust=robust, count=pixels)
+        smoothness = smoothness + weight * smoothness_term(prediction, image, valid, counts=neighbours[0])
+        gradient = gradient + weight * gradient_term(prediction, target, valid, counts=neighbours)
     total = l1 + smoothness_weight * smoothness + gradient_weight * gradient
     return LossTerms(total, l1, smoothness, gradient)
 
 
-def sequence_counts(valid: Tensor, weights: Tensor | None = None) -> Tensor:
-    """How many places the terms are defined in, for valid [B, 1, H, W].
+def sequence_counts(valid: Tensor, weights: Tensor) -> dict[str, Tensor]:
+    """How many places the terms are defined in, for valid [B, 1, H, W]; all float32.
 
-    float32 [1 + 2 * GRADIENT_SCALES]: valid pixels, or the sum of their `weights`, then valid neighbours in x and in y
-    at each scale.
+    Returns:
+        `pixels`, the sum of the `weights`, and `neighbours` [GRADIENT_SCALES, 2]: pairs of valid pixels beside each
+        other in x and in y at each scale.
     """
-    counts = [(valid if weights is None else weights).sum()]
-    for k in range(GRADIENT_SCALES):
-        part = valid[..., :: 2**k, :: 2**k]
-        counts += [_both(part, axis).sum() for axis in AXES]
-    return torch.stack([count.float() for count in counts])
+    parts = [valid[..., :: 2**k, :: 2**k] for k in range(GRADIENT_SCALES)]
+    neighbours = [torch.stack([_both(part, axis).sum() for axis in AXES]) for part in parts]
+    return {"pixels": weights.sum().float(), "neighbours": torch.stack(neighbours).float()}
 
 
 def l1_term(
-    prediction: Tensor, target: Tensor, weights: Tensor, *, robust: float = 0.0, counts: Tensor | None = None
+    prediction: Tensor, target: Tensor, weights: Tensor, *, robust: float = 0.0, count: Tensor | None = None
 ) -> Tensor:
-    """Mean absolute error in px, each pixel weighted; all maps [B, 1, H, W], `robust` as in `sequence_loss`."""
+    """Mean absolute error in px, each pixel weighted; all maps [B, 1, H, W], `robust` as in `sequence_loss`.
+
+    `count` is what to divide by, as in the other terms; by default the sum of the weights.
+    """
     error = (prediction - target).abs()
     if robust > 0:
         error = robust * (error / robust).log1p()
-    return _masked_mean(weights * error, weights > 0, (weights.sum().clamp(min=1) if counts is None else counts[0]))
+    return _masked_mean(weights * error, weights > 0, weights.sum().clamp(min=1) if count is None else count)
 
 
 def smoothness_term(prediction: Tensor, image: Tensor, valid: Tensor, *, counts: Tensor | None = None) -> Tensor:
@@ -101,7 +105,7 @@ def smoothness_term(prediction: Tensor, image: Tensor, valid: Tensor, *, counts:
     for i, axis in enumerate(AXES):
         edge = image.diff(dim=axis).abs().mean(dim=1, keepdim=True)  # [B, 1, ...]
         roughness = prediction.diff(dim=axis).abs() * torch.exp(-edge)
-        total = total + _masked_mean(roughness, _both(valid, axis), None if counts is None else counts[1 + i])
+        total = total + _masked_mean(roughness, _both(valid, axis), None if counts is None else counts[i])
     return total
 
 
@@ -122,7 +126,7 @@ def gradient_term(
     for k in range(scales):
         part, mask = error[..., :: 2**k, :: 2**k], valid[..., :: 2**k, :: 2**k]
         for i, axis in enumerate(AXES):
-            count = None if counts is None else counts[1 + 2 * k + i]
+            count = None if counts is None else counts[k, i]
             total = total + _masked_mean(part.diff(dim=axis).abs(), _both(mask, axis), count)
     return total
 

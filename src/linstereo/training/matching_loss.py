@@ -4,15 +4,14 @@ At every scale the correlations of a left pixel with its row are scores over the
 between their softmax and the true position trains backbone and projections directly, without the decoder.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from linstereo.model.cost_volume import CostVolume
+from linstereo.model.strides import STRIDES
 from linstereo.training.edges import step_weights
-
-STRIDES = (4, 8, 16)
 
 
 def matching_loss(
@@ -21,7 +20,7 @@ def matching_loss(
     valid: Tensor,
     *,
     edge_weight: float = 0.0,
-    counts: Tensor | None = None,
+    counts: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Cross-entropy, in nats, of the soft match along the epipolar line at all scales.
 
@@ -40,27 +39,29 @@ def matching_loss(
     weight = step_weights(disparity, valid, edge_weight=edge_weight)
     for volume in volumes:
         stride = disparity.shape[-1] // volume.size[1]
-        terms[f"match_1_{stride}"] = soft_match_loss(
-            volume.correlations(),
-            *_at_stride(disparity, weight, stride),
-            count=None if counts is None else counts[STRIDES.index(stride)],
-        )
+        name = _name(stride)
+        count = None if counts is None else counts[name]
+        terms[name] = soft_match_loss(volume.correlations(), *_at_stride(disparity, weight, stride), count=count)
     return {"total": torch.stack(list(terms.values())).sum(), **terms}
 
 
-def matching_counts(disparity: Tensor, valid: Tensor, *, edge_weight: float = 0.0) -> Tensor:
-    """The weights of all pixels that have their match inside the image, at each of `STRIDES`: float32 [3].
+def matching_counts(disparity: Tensor, valid: Tensor, *, edge_weight: float = 0.0) -> dict[str, Tensor]:
+    """The weights of all pixels that have their match inside the image, float32, by the name of each scale's term.
 
     Arguments as for `matching_loss`.
     """
     weight = step_weights(disparity, valid, edge_weight=edge_weight)
-    counts = []
+    counts = {}
     for stride in STRIDES:
         small, known = _at_stride(disparity, weight, stride)
         column = torch.arange(small.shape[-1], device=small.device)
         inside = column - torch.where(known > 0, small, 0.0) >= 0
-        counts.append(torch.where(inside, known, 0.0).sum())
-    return torch.stack(counts).float()
+        counts[_name(stride)] = torch.where(inside, known, 0.0).sum().float()
+    return counts
+
+
+def _name(stride: int) -> str:
+    return f"match_1_{stride}"
 
 
 def _at_stride(disparity: Tensor, weight: Tensor, stride: int) -> tuple[Tensor, Tensor]:

@@ -15,11 +15,11 @@ from typing import Any
 from linstereo.data.augmentation import AugmentationSettings
 from linstereo.errors import InputError
 from linstereo.model.presets import LinStereoConfig, preset
+from linstereo.model.strides import PAD_TO
 
 OBJECTIVES = ("sequence", "matching")
 OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
-CROP_MULTIPLE = 32
 MAX_CROP = 4096  # px
 MAX_SEED = 2**63 - 1
 STAGE_RANGES: Mapping[str, tuple[float, float]] = types.MappingProxyType(
@@ -138,9 +138,10 @@ class Stage:
         self._check("true_starts", 0 <= self.true_starts <= 1, "a share from 0 to 1")
         self._check("warmup", 0 <= self.warmup < 1, "a fraction from 0 to below 1")
         self._check("ema_decay", 0 <= self.ema_decay < 1, "a number from 0 to below 1")
-        good_crop = all(CROP_MULTIPLE <= side <= MAX_CROP and side % CROP_MULTIPLE == 0 for side in self.crop)
-        self._check("crop", good_crop, f"height and width in multiples of {CROP_MULTIPLE} px, up to {MAX_CROP}")
-        self._check("validation_crop", self.validation_crop == (0, 0) or min(self.validation_crop) >= 32, "at least 32")
+        good_crop = all(PAD_TO <= side <= MAX_CROP and side % PAD_TO == 0 for side in self.crop)
+        self._check("crop", good_crop, f"height and width in multiples of {PAD_TO} px, up to {MAX_CROP}")
+        whole = self.validation_crop == (0, 0)
+        self._check("validation_crop", whole or min(self.validation_crop) >= PAD_TO, f"at least {PAD_TO}")
         self._check("batch", self.batch % self.accumulate == 0, f"a multiple of accumulate, {self.accumulate}")
         plain_name = self.name.replace("_", "").replace("-", "").isalnum()
         self._check("name", plain_name and self.name not in stage_fields(), "letters, digits, - and _, and no field")

@@ -162,37 +162,26 @@ class DrawOrder:
         self._lengths = [len(source.dataset) for source in sources]
         self._endless = [source.endless for source in sources]
         self._shares = _block_shares([source.weight for source in sources])
-        self._block = functools.lru_cache(maxsize=4)(self._make_block)
-        self._order = functools.lru_cache(maxsize=2 * len(sources))(self._make_order)
+        self._block = tuple(np.repeat(np.arange(len(sources)), self._shares).tolist())
 
     def __getitem__(self, number: int) -> Draw:
         """The pair of draw `number`."""
-        block, place = divmod(number, int(self._shares.sum()))
-        order = self._block(block)
+        block, place = divmod(number, len(self._block))
+        order = _shuffled((self._seed, 1, block), self._block)
         source = int(order[place])
         earlier = block * int(self._shares[source]) + int(np.count_nonzero(order[:place] == source))
         if self._endless[source]:
             return Draw(source, earlier, 0)
         epoch, position = divmod(earlier, self._lengths[source])
-        return Draw(source, int(self._order(source, epoch)[position]), epoch)
+        order = _shuffled((self._seed, 2, source, epoch), self._lengths[source])
+        return Draw(source, int(order[position]), epoch)
 
-    def _make_block(self, block: int) -> NDArray[np.int64]:
-        sources = np.repeat(np.arange(len(self._shares)), self._shares)
-        order: NDArray[np.int64] = np.random.default_rng((self._seed, 1, block)).permutation(sources)
-        return order
 
-    def _make_order(self, source: int, epoch: int) -> NDArray[np.int64]:
-        rng = np.random.default_rng((self._seed, 2, source, epoch))
-        order: NDArray[np.int64] = rng.permutation(self._lengths[source])
-        return order
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_block", "_order")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._block = functools.lru_cache(maxsize=4)(self._make_block)
-        self._order = functools.lru_cache(maxsize=2 * len(self._lengths))(self._make_order)
+@functools.lru_cache(maxsize=64)
+def _shuffled(seed: tuple[int, ...], things: int | tuple[int, ...]) -> NDArray[np.int64]:
+    """Numbers, or all below a number, in random order."""
+    order: NDArray[np.int64] = np.random.default_rng(seed).permutation(things)
+    return order
 
 
 def _block_shares(weights: Sequence[float]) -> NDArray[np.int64]:

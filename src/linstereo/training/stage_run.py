@@ -81,12 +81,13 @@ class StageRun:
                 self._objective, broadcast_buffers=False, find_unused_parameters=some_unused
             )
 
-    def step(self, parts: Sequence[Batch], *, rate: float, extras: Sequence[float] = ()) -> StepResult:
+    def step(self, parts: Sequence[Batch], *, rate: float, seed: int, extras: Sequence[float] = ()) -> StepResult:
         """One optimiser step on this process's share of a batch.
 
         Args:
             parts: the share, to be worked on one after the other.
             rate: learning rate.
+            seed: of what is random in the objective; the same in all processes.
             extras: further numbers to be summed over all processes.
         """
         for optimizer in self.optimizers:
@@ -99,7 +100,7 @@ class StageRun:
         for i, batch in enumerate(batches):
             with self._gradients_stay_here(i + 1 < len(batches)):
                 with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-                    terms = self._objective(batch, counts)
+                    terms = self._objective(batch, counts, seed=seed)
                 self.scaler.scale(terms["total"]).backward()
             for name, value in terms.items():
                 sums[name] = sums[name] + value.detach() if name in sums else value.detach()
@@ -198,12 +199,9 @@ def freeze(model: LinStereo, stage: Stage, *, trainable: frozenset[str]) -> dict
             raise InputError(
                 f"stage {stage.name!r} freezes {prefix!r}, which the network does not have; its parts are {parts}"
             )
-    chosen = {}
+    chosen = {n: p for n, p in model.named_parameters() if n in trainable and not is_frozen(n, stage.frozen)}
     for name, parameter in model.named_parameters():
-        trained = name in trainable and not is_frozen(name, stage.frozen)
-        parameter.requires_grad_(trained)
-        if trained:
-            chosen[name] = parameter
+        parameter.requires_grad_(name in chosen)
     if not chosen:
         raise InputError(f"stage {stage.name!r} freezes everything; leave something to train")
     set_modes(model, stage)

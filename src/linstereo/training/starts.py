@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from linstereo.model.linstereo import FINEST
+from linstereo.model.strides import FINEST
 
 NOISE = (0.02, 3.0)
 """Least and greatest standard deviation of the error that is added, px of the 1/4 map; drawn log-uniformly."""

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import cv2
 import torch
-from torch import nn
 
 from linstereo.checkpoints.checkpoint import FILE_NAME as MODEL_FILE
 from linstereo.checkpoints.checkpoint import save_checkpoint, stored_weights
@@ -86,7 +85,7 @@ class Trainer:
         self._resume = resume
         self._steps_here = 0
         if resume is not None:
-            _load_weights(model, resume)
+            model.load_state_dict(resume.weights, strict=False)
         leads = session.worker.leads
         self.log = MetricsLog(session.folder, step=self.progress.total_steps, say=session.say) if leads else None
 
@@ -168,14 +167,15 @@ class Trainer:
     def _step(self, run: StageRun, parts: list[Batch]) -> tuple[dict[str, float], bool]:
         """One optimiser step: its figures, and whether the session should stop after it."""
         stage, done = run.stage, self.progress
-        torch.manual_seed(self.recipe.seed + done.total_steps)  # for networks that draw random numbers
+        seed = self.recipe.seed + done.total_steps
+        torch.manual_seed(seed)  # for networks that draw random numbers
         rate = one_cycle(done.step, steps=stage.steps, peak=stage.learning_rate, warmup=stage.warmup)
         skipped = [message for part in parts for message in part.skipped]
         for message in skipped:
             self.session.say(f"left out: {message}")
         extras = [float(self.session.stopping()), float(len(skipped))]
         try:
-            result = run.step(parts, rate=rate, extras=extras)
+            result = run.step(parts, rate=rate, seed=seed, extras=extras)
         except NotFiniteError as error:
             shares = self.session.worker.gathered([name for part in parts for name in part.names])
             names = ", ".join(name for share in shares for name in share)
@@ -201,7 +201,7 @@ class Trainer:
             seed=self.recipe.seed,
             settings=stage.augmentation_settings(),
             max_disparity=stage.max_disparity,
-            with_matches=self.model.use_depth_prior and stage.objective == "sequence",
+            with_matches=self.model.start.needs_depth and stage.objective == "sequence",
             with_keys=with_keys,
             variants=stage.variants,
             skip_bad=self.session.skip_bad,
@@ -225,7 +225,6 @@ class Trainer:
                 f"caching features of stage {stage.name!r} helps only if images come again; set variants to 1 or more, "
                 "and count=N for rendered pairs"
             )
-        assert isinstance(self.model.backbone, nn.Module)
         return FeatureCache(self.session.cache, self.model.backbone)
 
     def _freezes_backbone(self, stage: Stage) -> bool:
@@ -309,13 +308,3 @@ class _Window:
 
 def _is_due(step: int, every: int) -> bool:
     return bool(every) and step % every == 0
-
-
-def _load_weights(model: LinStereo, state: TrainingState) -> None:
-    expected = stored_weights(model)
-    shapes = {name: tensor.shape for name, tensor in expected.items()}
-    if {name: tensor.shape for name, tensor in state.weights.items()} != shapes:
-        raise InputError("the run was started with another network or backbone; use another folder")
-    with torch.no_grad():
-        for name, tensor in expected.items():
-            tensor.copy_(state.weights[name])

@@ -14,6 +14,7 @@ from linstereo.errors import InputError
 from linstereo.evaluation.metrics import score_disparity
 from linstereo.model.correlation_start import start_from_volumes, to_scale
 from linstereo.model.linstereo import LinStereo
+from linstereo.model.strides import pad_images
 from linstereo.predictor import StereoPredictor
 from linstereo.training.recipe import Stage
 from linstereo.training.sources import open_source
@@ -168,9 +169,7 @@ def _best_matches(model: LinStereo, sample: StereoSample, device: torch.device) 
     """Disparity [H, W] from the correlations alone, for a network whose decoder is not trained yet."""
     height, width = sample.left.shape[:2]
     pair = np.stack([sample.left, sample.right]).transpose(0, 3, 1, 2)
-    images = torch.from_numpy(np.ascontiguousarray(pair)).to(device).float() / 255  # [2, 3, H, W]
-    padding = (0, -width % 32, 0, -height % 32)
-    images = torch.nn.functional.pad(images, padding, mode="replicate")
+    images = pad_images(torch.from_numpy(np.ascontiguousarray(pair)).to(device).float() / 255)  # [2, 3, H', W']
     start = start_from_volumes(model.cost_volumes(model.backbone(images).pyramid))
     full = to_scale(start, (images.shape[-2], images.shape[-1])).disparity
     return np.ascontiguousarray(full[0, 0, :height, :width].float().cpu().numpy())

@@ -12,8 +12,9 @@ from linstereo.model.backbone.dpt import DepthHead
 from linstereo.model.backbone.protocol import BackboneFeatures
 from linstereo.model.backbone.vit import PATCH, VisionTransformer
 from linstereo.model.precision import without_autocast
+from linstereo.model.strides import STRIDES
 
-STRIDE = 16
+STRIDE = STRIDES[-1]  # of the patches, once the images are shrunk to 14/16
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
