@@ -178,7 +178,7 @@ def table(samples: Sequence[StereoSample]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--benchmark", action="append", required=True, metavar="NAME=ROOT")
+    parser.add_argument("--benchmark", action="append", required=True, metavar="NAME[:SPLIT]=ROOT")
     parser.add_argument("--write", action="store_true", help="put the table into benchmarks/depth_prior.md")
     options = parser.parse_args()
     samples: list[StereoSample] = []

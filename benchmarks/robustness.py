@@ -92,7 +92,7 @@ def measure(benchmarks: list[Benchmark], method: Method, disturb: Disturbance) -
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--benchmark", action="append", required=True, metavar="NAME=FOLDER")
+    parser.add_argument("--benchmark", action="append", required=True, metavar="NAME[:SPLIT]=ROOT")
     parser.add_argument("--model", help="a checkpoint; the bundled model by default")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="write benchmarks/robustness.md")
@@ -122,9 +122,7 @@ def main() -> None:
         lines.append(f"| {name} | {' | '.join(cells)} | {', '.join(f'{r:.2f}' for r in results[1] / results[0])} |")
         print(lines[-1], flush=True)
     if options.write:
-        page = (
-            "# Disturbed images\n\nMade by `python benchmarks/robustness.py --benchmark NAME=FOLDER ... --write`.\n\n"
-        )
+        page = "# Disturbed images\n\nMade by `python benchmarks/robustness.py --benchmark NAME=ROOT ... --write`.\n\n"
         Path(__file__).with_suffix(".md").write_text(page + "\n".join(lines) + "\n")
 
 
