@@ -22,7 +22,7 @@ from linstereo.synthesis.growth import blades
 from linstereo.synthesis.mesh_tools import Floats, joined, moved, pitch, with_uv, yaw
 from linstereo.synthesis.raycast import RayCaster
 from linstereo.synthesis.render import render_view, textures_of
-from linstereo.synthesis.scene import Lighting, Material, Mesh, Scene, SceneObject, StereoRig
+from linstereo.synthesis.scene import IdealStereoRig, Lighting, Material, Mesh, Scene, SceneObject
 from linstereo.synthesis.sensor import CameraFaults, PairFaults, expose_pair
 from linstereo.synthesis.shapes import box, cylinder, plane, rod, sphere, torus, turned
 from linstereo.synthesis.textures import library_texture
@@ -128,7 +128,7 @@ class Room:
             sun_colour=(0.75, 0.7, 0.6),
             ambient_colour=(0.36, 0.38, 0.42),
         )
-        return Scene(tuple(self.objects), lighting, StereoRig(HEIGHT, WIDTH, CAMERA), name=NAME)
+        return Scene(tuple(self.objects), lighting, IdealStereoRig(HEIGHT, WIDTH, CAMERA), name=NAME)
 
 
 def main() -> None:

@@ -97,7 +97,7 @@ def test_it_stops_when_asked_and_goes_on_to_the_same_weights(folder, tmp_path):
     command = [sys.executable, "-c", INTERRUPTED, *arguments(folder, tmp_path / "stopped", *rows)]
     process = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
     assert process.returncode == 128 + signal.SIGINT
-    assert "stopped; the same command goes on from here" in process.stderr
+    assert "stopped; the same command resumes from here" in process.stderr
     assert not (tmp_path / "stopped/components/pala").exists()
     assert not (tmp_path / "stopped/components/none/result.json").exists()
     assert main(arguments(folder, tmp_path / "stopped", *rows)) == 0

@@ -56,7 +56,7 @@ def test_train_then_go_on_then_fine_tune(recipe, pairs, tmp_path, capsys):
     out = tmp_path / "run"
     command = ["train", "--config", recipe, "--data", pairs, "--validation", pairs, "--out", str(out), "--workers", "1"]
     assert main([*command, "--stop-after", "3"]) == 0
-    assert "stopped; the same command goes on" in capsys.readouterr().err
+    assert "stopped; the same command resumes" in capsys.readouterr().err
     assert load_state(out / "training.safetensors").progress.total_steps == 3
     assert main(command) == 0
     told = capsys.readouterr().err
@@ -127,5 +127,5 @@ def test_an_interrupted_run_keeps_its_last_step(recipe, pairs, tmp_path, number)
     os.killpg(process.pid, number)  # as a terminal or a job scheduler does, to the loading processes too
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number, told  # so that `train && deploy` does not go on
-    assert "the same command goes on" in told
+    assert "the same command resumes" in told
     assert load_state(out / "training.safetensors").progress.total_steps == len(log.read_text().splitlines())

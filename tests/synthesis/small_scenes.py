@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 
 from linstereo.geometry.calibration import StereoCalibration
-from linstereo.synthesis.scene import Lamp, Lighting, Material, Mesh, Scene, SceneObject, StereoRig
+from linstereo.synthesis.scene import IdealStereoRig, Lamp, Lighting, Material, Mesh, Scene, SceneObject
 
 WHITE = np.full((4, 4, 3), 255, np.uint8)
 DARK = Lighting((0.0, -1.0, 0.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
@@ -63,11 +63,11 @@ def wall(depth: float, half: float = 60.0, *, uv_scale: float = 8.0) -> Mesh:
     return quad((-half, -half, depth), (2 * half, 0, 0), (0, 2 * half, 0), uv_scale=uv_scale)
 
 
-def rig(height=60, width=100, *, focal=90.0, baseline=0.25, doffs=0.0) -> StereoRig:
+def rig(height=60, width=100, *, focal=90.0, baseline=0.25, doffs=0.0) -> IdealStereoRig:
     calibration = StereoCalibration(
         focal=focal, baseline=baseline, cx=(width - 1) / 2 + 0.3, cy=(height - 1) / 2 - 0.2, doffs=doffs
     )
-    return StereoRig(height, width, calibration)
+    return IdealStereoRig(height, width, calibration)
 
 
 def scene(*objects: SceneObject, lighting: Lighting = DAY, **camera) -> Scene:

@@ -11,9 +11,9 @@ from linstereo.synthesis.mesh_files import MeshFolder
 from linstereo.synthesis.mesh_tools import moved
 from linstereo.synthesis.photos import PhotoFolder
 from linstereo.synthesis.scene import Mesh, Scene
+from linstereo.synthesis.scene_builder import Shot, nearest_depth
 from linstereo.synthesis.scenes import FILLERS, UNDER_WATER, random_scene
 from linstereo.synthesis.shapes import plane
-from linstereo.synthesis.stage import Shot, nearest_depth
 
 HEIGHT, WIDTH = 320, 640
 COUNT = 100

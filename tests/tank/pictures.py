@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from linstereo.geometry.calibration import StereoCalibration
-from linstereo.synthesis.scene import StereoRig
+from linstereo.synthesis.scene import IdealStereoRig
 from linstereo.synthesis.sensor import CameraFaults, PairFaults
 from linstereo.synthesis.water import WATER_TYPES
 from linstereo.tank.pose import Pose
@@ -13,7 +13,7 @@ from linstereo.tank.scene import TankView, photograph_target, random_pose
 from linstereo.tank.target import make_target
 
 TARGET = make_target()
-RIG = StereoRig(480, 640, StereoCalibration(focal=560.0, baseline=0.08, cx=319.5, cy=239.5))
+RIG = IdealStereoRig(480, 640, StereoCalibration(focal=560.0, baseline=0.08, cx=319.5, cy=239.5))
 CALIBRATION = RIG.calibration
 _CAMERA = CameraFaults(blur=0.5, full_well=8000.0, read_noise=4.0)
 CLEAN = PairFaults(_CAMERA, _CAMERA, brightness=0.25, white_balance=0.3)

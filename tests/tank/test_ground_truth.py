@@ -7,7 +7,7 @@ from tests.tank.pictures import CALIBRATION, CLEAN, RIG, TARGET, random_view, st
 
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
-from linstereo.synthesis.scene import StereoRig
+from linstereo.synthesis.scene import IdealStereoRig
 from linstereo.tank.ground_truth import GroundTruth, Thresholds, make_ground_truth, overlay
 from linstereo.tank.mesh import FRAME, ROPE
 from linstereo.tank.pose import Pose, Rejected
@@ -135,7 +135,7 @@ def test_thresholds_must_be_positive(field):
 
 def test_unequal_focal_lengths_and_shifted_principal_points():
     calibration = StereoCalibration(focal=560.0, baseline=0.08, cx=300.2, cy=260.7, doffs=5.0, aspect=1.05)
-    rig = StereoRig(480, 640, calibration)
+    rig = IdealStereoRig(480, 640, calibration)
     pose = straight_view().pose
     view = photograph_target(TARGET, pose, np.random.default_rng(2), water_type="I", rig=rig, faults=CLEAN)
     truth = make_ground_truth(view.left, view.right, calibration, TARGET.layout, TARGET.mesh)

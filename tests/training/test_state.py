@@ -17,14 +17,14 @@ from tests.waiting import PATIENCE
 from linstereo.checkpoints.checkpoint_file import read_header
 from linstereo.errors import InputError
 from linstereo.training import state as state_module
-from linstereo.training.state import Progress, TrainingState, load_state, save_state
+from linstereo.training.state import TrainingProgress, TrainingState, load_state, save_state
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_everything_comes_back_as_it_was(tmp_path):
     state = TrainingState(
-        progress=Progress(stage=1, step=7, total_steps=19, average_updates=7, best=0.1 + 0.2, skipped=3),
+        progress=TrainingProgress(stage=1, step=7, total_steps=19, average_updates=7, best=0.1 + 0.2, skipped=3),
         recipe='{"seed": 1}',
         config="{}",
         weights={"a.b": torch.randn(3, 4), "empty": torch.zeros(0)},

@@ -27,7 +27,7 @@ from linstereo.checkpoints.checkpoint import find_model, load_checkpoint, save_c
 from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
 from linstereo.evaluation.methods import ModelMethod
-from linstereo.evaluation.runner import Benchmark, Progress, evaluate
+from linstereo.evaluation.runner import Benchmark, ProgressBar, evaluate
 from linstereo.evaluation.scores import column_key
 from linstereo.files import read_file, read_json, write_json
 from linstereo.model.backbone import Backbone
@@ -108,7 +108,7 @@ def run_variants(
     *,
     session: MakeSession,
     worker: Worker,
-    progress: Progress,
+    progress: ProgressBar,
     done: Callable[[], object],
 ) -> bool:
     """Train and measure those `variants` of a table that are not done yet; False if the user stopped it before.
@@ -288,7 +288,7 @@ def measure(predictor: StereoPredictor, stage: Stage, *, seed: int) -> dict[str,
 
 
 def _measure_benchmarks(
-    ablation: Ablation, variant: Variant, home: Path, *, how: Session, worker: Worker, progress: Progress
+    ablation: Ablation, variant: Variant, home: Path, *, how: Session, worker: Worker, progress: ProgressBar
 ) -> None:
     """Measure on the benchmarks; images that were measured before are not measured again."""
     method = ModelMethod(_predictor(ablation, home, how), iters=variant.iterations, title=variant.name)

@@ -40,7 +40,7 @@ def build_parser(words: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentPar
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code.
 
-    0: done; 1: done but for pairs that `predict --skip-bad` passed over; 2: bad input, told in one sentence on stderr;
+    0: done; 1: done but for pairs that `predict --skip-bad` skipped; 2: bad input, told in one sentence on stderr;
     130, 143: ended by Ctrl-C or SIGTERM before it was done; 141: nobody reads the standard output any more, as after
     `| head` (128 + the signal's number).
     """

@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
         "Train every row of the paper's ablation tables, or some of them, all derived from one recipe and "
-        "with the same number of steps, and write OUT/TABLE.md, .csv and .json. The same command again goes on where "
+        "with the same number of steps, and write OUT/TABLE.md, .csv and .json. The same command again resumes where "
         "it stopped; rows that are done are not trained again."
     )
     parser.add_argument(
@@ -124,7 +124,7 @@ def _ablate(options: argparse.Namespace, tables: "list[AblationTable]", rows: li
                 sessions.close()
             if not finished:
                 if worker.leads:
-                    print("stopped; the same command goes on from here", file=sys.stderr)
+                    print("stopped; the same command resumes from here", file=sys.stderr)
                 return interrupted.exit_code
             if worker.leads:
                 written += write_report(ablation, table)

@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
         "Measure disparities on one or several benchmarks: a JSON file with every figure, tables in "
-        "Markdown, and an HTML report with pictures. A run that was stopped goes on when it is started again; "
+        "Markdown, and an HTML report with pictures. An interrupted run resumes when it is started again; "
         "torchrun --nproc-per-node=N -m linstereo evaluate ... shares it among N processes."
     )
     parser.add_argument(

@@ -69,7 +69,7 @@ def cpu_threads(count: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on the terminal, see `linstereo.evaluation.runner.Progress`."""
+    """A bar on the terminal, see `linstereo.evaluation.runner.ProgressBar`."""
     from tqdm import tqdm
 
     with tqdm(total=total, desc=title, unit="img", disable=None) as bar:

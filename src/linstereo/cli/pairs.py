@@ -80,7 +80,7 @@ def read_list(file: str) -> list[Pair]:
     """The pairs that a text file names: LEFT RIGHT in each line, relative to the current folder.
 
     Names with blanks stand in quotes, single or double; a backslash is part of the name. Lines that start with # and
-    empty ones are passed over.
+    empty ones are skipped.
     """
     try:
         lines = read_file(file).decode("utf-8-sig").splitlines()

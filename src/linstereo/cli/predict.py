@@ -15,7 +15,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "where a calibration is known, also the depth in metres, a picture of it and a coloured point cloud (.ply). "
         "All pairs are checked before the first one is computed."
     )
-    parser.epilog = "Exit code: 0 if all pairs were predicted, 1 if --skip-bad passed over some, 2 if the input is bad."
+    parser.epilog = "Exit code: 0 if all pairs were predicted, 1 if --skip-bad skipped some, 2 if the input is bad."
     parser.add_argument("left", nargs="?", metavar="LEFT", help="left image, a folder of them, or a quoted glob")
     parser.add_argument(
         "right",
@@ -28,12 +28,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--list",
         metavar="FILE",
         help="read the pairs from a text file instead: LEFT RIGHT in each line, relative to the current folder, names "
-        "with blanks in quotes; lines that start with # are passed over",
+        "with blanks in quotes; lines that start with # are skipped",
     )
     parser.add_argument(
         "--skip-bad",
         action="store_true",
-        help="pass over pairs that cannot be predicted, and images without a partner, instead of stopping; each is "
+        help="skip pairs that cannot be predicted, and images without a partner, instead of stopping; each is "
         "named on stderr",
     )
     parser.add_argument("--out", default="out", metavar="DIR", help="output folder (default: out)")

@@ -11,8 +11,8 @@ from linstereo.data.datasets.naming import parse_dataset
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Predict the pairs a test server asks for and pack them in its official format. A run that was "
-        "stopped goes on when it is started again."
+        "Predict the pairs a test server asks for and pack them in its official format. An interrupted "
+        "run resumes when it is started again."
     )
     parser.add_argument(
         "--benchmark",

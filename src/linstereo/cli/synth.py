@@ -15,7 +15,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
         "Render random scenes, in air and under water, as stereo pairs with exact disparity and occlusion. "
-        "The same seed gives the same bytes, whatever the number of workers; a run that was stopped goes on when it is "
+        "The same seed gives the same bytes, whatever the number of workers; an interrupted run resumes when it is "
         "started again, and a larger --count adds pairs."
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of the data set")

@@ -64,7 +64,7 @@ def _add_ground_truth(actions: Subparsers) -> None:
         help="depth and disparity of a target in rectified pairs, from its tags and its CAD model",
         description="Find the AprilTags 16h5 of a target in the left images, solve for its pose, and render metric "
         "depth and disparity of its CAD model. Pairs that fail a threshold are listed with the reason, not written. "
-        "The output folder is a session of the benchmark `tank`. A run that was stopped goes on when it is started "
+        "The output folder is a session of the benchmark `tank`. An interrupted run resumes when it is started "
         "again.",
     )
     parser.add_argument("pairs", metavar="SESSION", help="folder with left/, right/ and calib.json (or calib.txt)")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Train by a recipe. The same command again goes on where the run in --out stopped, for whatever "
+        "Train by a recipe. The same command again resumes the run in --out where it stopped, for whatever "
         "reason. torchrun --nproc-per-node=N -m linstereo train ... shares each batch among N GPUs or processes."
     )
     parser.add_argument(
@@ -41,9 +41,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "repository; compact is the bundled model)",
     )
     parser.add_argument("--list-fields", action="store_true", help="print the recipe with all its fields, then stop")
-    parser.add_argument("--stop-after", type=int, metavar="N", help="stop after N steps, to go on another time")
+    parser.add_argument("--stop-after", type=int, metavar="N", help="stop after N steps, to resume another time")
     parser.add_argument(
-        "--allow-changes", action="store_true", help="go on with a run although its recipe has been changed"
+        "--allow-changes", action="store_true", help="resume a run although its recipe has been changed"
     )
     add_session_options(parser)
     parser.set_defaults(run=run)
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         if done:
             show.say(f"done: {Path(options.out) / 'linstereo.safetensors'}")
             return 0
-        show.say("stopped; the same command goes on from here")
+        show.say("stopped; the same command resumes from here")
         return 0 if options.stop_after is not None and not interrupted() else interrupted.exit_code
 
 

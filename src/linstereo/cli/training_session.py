@@ -15,7 +15,7 @@ from linstereo.cli.process import SignalledError
 
 if TYPE_CHECKING:
     from linstereo.training.recipe import Recipe, Stage
-    from linstereo.training.state import Progress
+    from linstereo.training.state import TrainingProgress
 
 
 def add_session_options(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +108,7 @@ class TrainingDisplay:
                 tqdm.write(line, file=sys.stderr)
             self._notes.clear()
 
-    def on_step(self, stage: "Stage", progress: "Progress", figures: dict[str, float]) -> None:
+    def on_step(self, stage: "Stage", progress: "TrainingProgress", figures: dict[str, float]) -> None:
         """Show a step, see `linstereo.training.trainer.Session`."""
         from tqdm import tqdm
 

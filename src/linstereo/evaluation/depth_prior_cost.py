@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from linstereo.data.sample import StereoSample
 from linstereo.evaluation.metrics import score_disparity
-from linstereo.evaluation.protocol import Protocol
+from linstereo.evaluation.protocol import BenchmarkProtocol
 from linstereo.geometry.depth import disparity_to_depth
 
 if TYPE_CHECKING:
@@ -131,7 +131,9 @@ def summarise_prior(records: Sequence[PriorRecord]) -> PriorSummary | None:
     )
 
 
-def end_point_error(protocol: Protocol, sample: StereoSample, prediction: NDArray[np.floating[Any]]) -> float | None:
+def end_point_error(
+    protocol: BenchmarkProtocol, sample: StereoSample, prediction: NDArray[np.floating[Any]]
+) -> float | None:
     """EPE of a prediction in px over the pixels that the protocol counts, also where it scores depth; None without any.
 
     prediction: float32 [H, W], disparity in px of `sample.left`.

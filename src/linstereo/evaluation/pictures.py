@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from linstereo.data.formats.decoding import write_encoded
 from linstereo.data.sample import StereoSample
-from linstereo.evaluation.protocol import Protocol
+from linstereo.evaluation.protocol import BenchmarkProtocol
 from linstereo.evaluation.scores import ImageScore
 from linstereo.files import make_parent
 from linstereo.geometry.depth import disparity_to_depth
@@ -28,7 +28,7 @@ class Gallery:
     it is among the worst so far, and loses them when it is no longer; so each image needs to be predicted only once.
     """
 
-    def __init__(self, folder: Path, *, protocol: Protocol, keep: int) -> None:
+    def __init__(self, folder: Path, *, protocol: BenchmarkProtocol, keep: int) -> None:
         self.folder = folder
         self._protocol = protocol
         self._keep = keep
@@ -82,7 +82,7 @@ class Gallery:
 
 
 def draw_pictures(
-    protocol: Protocol, sample: StereoSample, prediction: NDArray[np.float32]
+    protocol: BenchmarkProtocol, sample: StereoSample, prediction: NDArray[np.float32]
 ) -> dict[str, NDArray[np.uint8]]:
     """The four pictures of one image by part, uint8 [h, w, 3] RGB, see `linstereo.visualize.comparison_pictures`.
 
@@ -105,7 +105,7 @@ def draw_pictures(
 
 
 def error_map(
-    protocol: Protocol, sample: StereoSample, prediction: NDArray[np.float32]
+    protocol: BenchmarkProtocol, sample: StereoSample, prediction: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """The error that the protocol looks at, float32 [H, W], and where it counts, bool [H, W].
 

@@ -28,7 +28,7 @@ from linstereo.geometry.depth import disparity_to_depth
 
 
 @dataclass(frozen=True)
-class Protocol:
+class BenchmarkProtocol:
     """The rules by which one benchmark is scored.
 
     name: what the user calls it; unique.
@@ -75,9 +75,9 @@ _MIDDLEBURY_TRUTH = (
 _AS_STORED = "the images as they are stored"
 
 
-def _middlebury(letter: str, name: str) -> Protocol:
+def _middlebury(letter: str, name: str) -> BenchmarkProtocol:
     size = {"F": "full", "H": "half", "Q": "quarter"}[letter]
-    return Protocol(
+    return BenchmarkProtocol(
         name=name,
         dataset="middlebury",
         split=f"training{letter}",
@@ -91,8 +91,8 @@ def _middlebury(letter: str, name: str) -> Protocol:
     )
 
 
-def _old_middlebury(year: str, *, split: str, pairs: str, view: str) -> Protocol:
-    return Protocol(
+def _old_middlebury(year: str, *, split: str, pairs: str, view: str) -> BenchmarkProtocol:
+    return BenchmarkProtocol(
         name=f"middlebury{year}",
         dataset=f"middlebury{year}",
         split=split,
@@ -105,8 +105,8 @@ def _old_middlebury(year: str, *, split: str, pairs: str, view: str) -> Protocol
     )
 
 
-def _sceneflow(render: str, name: str, title: str) -> Protocol:
-    return Protocol(
+def _sceneflow(render: str, name: str, title: str) -> BenchmarkProtocol:
+    return BenchmarkProtocol(
         name=name,
         dataset="sceneflow",
         split=f"test-{render}",
@@ -124,7 +124,7 @@ def _sceneflow(render: str, name: str, title: str) -> Protocol:
 _PROTOCOLS = (
     _sceneflow("finalpass", "sceneflow", "SceneFlow (final pass)"),
     _sceneflow("cleanpass", "sceneflow-cleanpass", "SceneFlow (clean pass)"),
-    Protocol(
+    BenchmarkProtocol(
         name="kitti2012",
         dataset="kitti2012",
         split="training",
@@ -137,7 +137,7 @@ _PROTOCOLS = (
         truth=_KITTI_TRUTH,
         resolution=_AS_STORED,
     ),
-    Protocol(
+    BenchmarkProtocol(
         name="kitti2015",
         dataset="kitti2015",
         split="training",
@@ -157,7 +157,7 @@ _PROTOCOLS = (
     _old_middlebury("2003", split="quarter", pairs="cones and teddy", view="im2"),
     _old_middlebury("2005", split="third", pairs="the 6 scenes of 2005 with ground truth", view="view1"),
     _old_middlebury("2006", split="third", pairs="the 21 scenes of 2006", view="view1"),
-    Protocol(
+    BenchmarkProtocol(
         name="eth3d",
         dataset="eth3d",
         split="training",
@@ -172,7 +172,7 @@ _PROTOCOLS = (
         ),
         resolution=_AS_STORED,
     ),
-    Protocol(
+    BenchmarkProtocol(
         name="booster",
         dataset="booster",
         split="trainQ",
@@ -187,7 +187,7 @@ _PROTOCOLS = (
             "evaluation code, its disparity divided by 4; errors are pixels of the small image"
         ),
     ),
-    Protocol(
+    BenchmarkProtocol(
         name="tartanair-uw",
         dataset="tartanair-uw",
         split="all",
@@ -199,7 +199,7 @@ _PROTOCOLS = (
         truth="every pixel with a depth inside the range, the depth being dense; f = 320 px, baseline 0.25 m",
         resolution="the images as they are stored, 640 x 480",
     ),
-    Protocol(
+    BenchmarkProtocol(
         name="squid",
         dataset="squid",
         split="all",
@@ -214,7 +214,7 @@ _PROTOCOLS = (
         ),
         resolution="the published images (2737 x 1827) after rectification, with the calibration of that size",
     ),
-    Protocol(
+    BenchmarkProtocol(
         name="tank",
         dataset="tank",
         split=None,
@@ -227,7 +227,7 @@ _PROTOCOLS = (
         truth=("every pixel on the target (frame and ropes), rendered from its CAD model; no background"),
         resolution=_AS_STORED,
     ),
-    Protocol(
+    BenchmarkProtocol(
         name="seastereo",
         dataset="seastereo",
         split="test",
@@ -238,7 +238,7 @@ _PROTOCOLS = (
         truth="every pixel that shows a surface, the disparity being dense",
         resolution=_AS_STORED,
     ),
-    Protocol(
+    BenchmarkProtocol(
         name="folder",
         dataset="folder",
         split=None,
@@ -250,7 +250,7 @@ _PROTOCOLS = (
         truth="every pixel with a finite disparity above 0",
         resolution=_AS_STORED,
     ),
-    Protocol(
+    BenchmarkProtocol(
         name="folder-depth",
         dataset="folder",
         split=None,
@@ -272,14 +272,16 @@ def protocol_names() -> tuple[str, ...]:
     return tuple(_BY_NAME)
 
 
-def get_protocol(name: str) -> Protocol:
+def get_protocol(name: str) -> BenchmarkProtocol:
     """The protocol of this name; `InputError` with the known names otherwise."""
     if name not in _BY_NAME:
         raise InputError(f"there is no benchmark {name!r}; choose among {', '.join(_BY_NAME)}")
     return _BY_NAME[name]
 
 
-def score_sample(protocol: Protocol, sample: StereoSample, prediction: NDArray[np.floating[Any]]) -> ImageScore:
+def score_sample(
+    protocol: BenchmarkProtocol, sample: StereoSample, prediction: NDArray[np.floating[Any]]
+) -> ImageScore:
     """Measure one prediction by the rules of a protocol.
 
     prediction: float32 [H, W], disparity in px of `sample.left`, at its size. All metrics of the domain are
@@ -317,7 +319,7 @@ def score_sample(protocol: Protocol, sample: StereoSample, prediction: NDArray[n
     return ImageScore(name=sample.name, regions=regions)
 
 
-def describe(protocol: Protocol, *, part: str = "") -> str:
+def describe(protocol: BenchmarkProtocol, *, part: str = "") -> str:
     """The whole protocol in plain words, one rule to a line, to be printed with every result.
 
     part: how much of the benchmark was measured if that is not all of it, such as "3 of 15 scenes".
@@ -376,7 +378,7 @@ _ODD_WORDS = {
 }
 
 
-def _describe_range(protocol: Protocol) -> str:
+def _describe_range(protocol: BenchmarkProtocol) -> str:
     if protocol.depth_range is not None:
         low, high = protocol.depth_range
         return (
@@ -388,7 +390,7 @@ def _describe_range(protocol: Protocol) -> str:
     return "no limit on the disparity"
 
 
-def _describe_averages(protocol: Protocol) -> str:
+def _describe_averages(protocol: BenchmarkProtocol) -> str:
     by_image = [metric for metric in protocol.metrics if protocol.average_of(metric) == "image"]
     by_pixel = [metric for metric in protocol.metrics if protocol.average_of(metric) == "pixel"]
     parts = []

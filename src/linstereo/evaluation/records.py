@@ -1,4 +1,4 @@
-"""Measurements on disk, written image by image, so that a run that was stopped goes on where it was.
+"""Measurements on disk, written image by image, so that an interrupted run resumes where it was.
 
     <out>/records/<benchmark>/<fingerprint>/settings.json      under which settings the records were made
     <out>/records/<benchmark>/<fingerprint>/process-0.jsonl    one line for each image that process 0 measured

@@ -24,7 +24,7 @@ from linstereo.errors import InputError
 from linstereo.evaluation.depth_prior_cost import PriorRecord, end_point_error
 from linstereo.evaluation.methods import Method, ReportingMethod
 from linstereo.evaluation.pictures import Gallery
-from linstereo.evaluation.protocol import Protocol, get_protocol, score_sample
+from linstereo.evaluation.protocol import BenchmarkProtocol, get_protocol, score_sample
 from linstereo.evaluation.records import FORMAT, Record, RecordFolder, Stamp, names_digest, stamp_files, usable
 from linstereo.evaluation.scores import ImageScore, RegionResult, aggregate, merge_scores
 from linstereo.processes import Worker
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 """Takes one sentence meant for the user."""
 
-Progress = Callable[[str, int], AbstractContextManager[Callable[[str], None]]]
+ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[str], None]]]
 """Given a title and the number of images, shows them as they are done; what it yields is told each image's name."""
 
 
@@ -53,7 +53,7 @@ class Benchmark:
     """
 
     key: str
-    protocol: Protocol
+    protocol: BenchmarkProtocol
     dataset: StereoDataset
     names: tuple[str, ...]
     count: int
@@ -290,7 +290,7 @@ def evaluate(
     pictures: int,
     again: bool,
     say: Say,
-    progress: Progress,
+    progress: ProgressBar,
 ) -> list[BenchmarkResult] | None:
     """Measure a method on benchmarks; every process of a shared run calls this, and only the leading one gets results.
 

@@ -27,7 +27,7 @@ from linstereo.data.datasets.official_counts import official_count
 from linstereo.data.formats.disparity import write_disparity
 from linstereo.errors import InputError
 from linstereo.evaluation.methods import Method
-from linstereo.evaluation.runner import Progress, Say
+from linstereo.evaluation.runner import ProgressBar, Say
 from linstereo.files import atomic_path, make_parent, write_file
 from linstereo.runs import RunFolder
 
@@ -122,7 +122,7 @@ def write_submission(
     name: str,
     out: Path,
     say: Say,
-    progress: Progress,
+    progress: ProgressBar,
     splits: Sequence[str] | None = None,
     seconds: float | None = None,
 ) -> Path:
@@ -133,7 +133,7 @@ def write_submission(
     splits: of the dataset; by default all that can be submitted.
     seconds: time of one prediction, instead of measuring each; needed if the method cannot be timed.
 
-    Files are collected in <out>/files as they come, so that a run that was stopped goes on; files made with other
+    Files are collected in <out>/files as they come, so that an interrupted run resumes; files made with other
     settings are refused. Times are those of single predictions after one that does not count.
     """
     if benchmark not in FORMATS:
@@ -176,7 +176,7 @@ def _predict_split(
     folder: Path,
     seconds: float | None,
     say: Say,
-    progress: Progress,
+    progress: ProgressBar,
 ) -> list[str]:
     """Write the files of one split that are not there yet; returns the paths in the archive of all of them.
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.synthesis.raycast import Faces, Float64s, RayCaster, cameras_of
 from linstereo.synthesis.render import View, depth_edges
-from linstereo.synthesis.scene import StereoRig
+from linstereo.synthesis.scene import IdealStereoRig
 
 _IN_FRONT = 1e-6  # a surface hides a point if it is nearer by more than this part of its depth
 _SAME = 1e-4  # relative difference of inverse depths up to which two points count as one
@@ -23,7 +23,7 @@ def disparity_of(depth: Float64s, calibration: StereoCalibration) -> Float64s:
 
 
 def occlusion(
-    view: View, other_view: View, side: Literal["left", "right"], rig: StereoRig, caster: RayCaster
+    view: View, other_view: View, side: Literal["left", "right"], rig: IdealStereoRig, caster: RayCaster
 ) -> NDArray[np.bool_]:
     """Pixels of one view whose surface point the other camera does not see, bool [H, W].
 

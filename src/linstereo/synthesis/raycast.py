@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from linstereo import extras
 from linstereo.errors import InputError
-from linstereo.synthesis.scene import SceneObject, StereoRig
+from linstereo.synthesis.scene import IdealStereoRig, SceneObject
 
 # Imported here and not on first use, so that a missing package is told before anything is written.
 _RENDERING = "rendering synthetic pairs"
@@ -47,7 +47,7 @@ class Camera(NamedTuple):
         return (columns - self.cx) / self.focal, (rows - self.cy) / self.focal_y
 
 
-def cameras_of(rig: StereoRig) -> tuple[Camera, Camera]:
+def cameras_of(rig: IdealStereoRig) -> tuple[Camera, Camera]:
     """The left and the right camera of a rig."""
     c = rig.calibration
     left = Camera(0.0, c.focal, c.focal_y, c.cx, c.cy)

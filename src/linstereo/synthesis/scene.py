@@ -93,7 +93,7 @@ class Lighting:
 
 
 @dataclass(frozen=True)
-class StereoRig:
+class IdealStereoRig:
     """Two ideal cameras side by side; pixel centres have integer coordinates.
 
     Args:
@@ -121,6 +121,6 @@ class Scene:
 
     objects: tuple[SceneObject, ...]
     lighting: Lighting
-    rig: StereoRig
+    rig: IdealStereoRig
     up: tuple[float, float, float] = (0.0, -1.0, 0.0)
     name: str = field(default="scene")

@@ -13,11 +13,11 @@ from linstereo.synthesis.outdoor_scenes import fill_country, fill_flying, fill_r
 from linstereo.synthesis.photos import PhotoFolder
 from linstereo.synthesis.plain_scenes import fill_plain_room
 from linstereo.synthesis.scene import Lamp, Lighting, Material, Scene
-from linstereo.synthesis.stage import Shot, Stage
+from linstereo.synthesis.scene_builder import SceneBuilder, Shot
 from linstereo.synthesis.textures import library_texture
 from linstereo.synthesis.underwater_scenes import fill_harbour, fill_reef
 
-Filler = Callable[[Stage, MeshFolder | None], None]
+Filler = Callable[[SceneBuilder, MeshFolder | None], None]
 FILLERS: dict[str, Filler] = {
     "flying": fill_flying,
     "room": fill_room,
@@ -93,11 +93,11 @@ def random_scene(
         plainness=_plainness(rng, kind),
         painted=0.06,
     )
-    stage = Stage(rng, shot, stock, kind)
-    FILLERS[kind](stage, meshes)
+    builder = SceneBuilder(rng, shot, stock, kind)
+    FILLERS[kind](builder, meshes)
     backdrop = _backdrop_material(rng, photos, kind, underwater)
     far = float(np.exp(rng.uniform(np.log(0.05), np.log(0.7))))
-    return stage.finished(_lighting(rng, shot, kind, underwater), backdrop, far=far)
+    return builder.finished(_lighting(rng, shot, kind, underwater), backdrop, far=far)
 
 
 def _shot(rng: np.random.Generator, kind: str, height: int, width: int, max_disparity: float) -> Shot:

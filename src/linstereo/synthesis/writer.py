@@ -180,7 +180,7 @@ class _Job:
             if isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise InputError(
                     f"the disk of {self.folder} is full; free some space and run the same command again, "
-                    "it goes on where it stopped"
+                    "it resumes where it stopped"
                 ) from error
             raise
 

@@ -24,9 +24,9 @@ from linstereo.tank.diagnosis import (
     wrong_focal,
     wrong_size,
 )
-from linstereo.tank.guided import find_missing
 from linstereo.tank.layout import TagLayout
 from linstereo.tank.mesh import FRAME, ROPE, TargetMesh
+from linstereo.tank.missing_tags import find_missing
 from linstereo.tank.pose import Pose, PoseFit, Rejected, solve_pose
 from linstereo.tank.zbuffer import Rendering, render_depth
 from linstereo.visualize import colorize

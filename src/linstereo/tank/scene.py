@@ -15,7 +15,7 @@ from linstereo.geometry.calibration import StereoCalibration
 from linstereo.synthesis.mesh_tools import box_mapped, moved, pitch, roll, with_uv, yaw
 from linstereo.synthesis.raycast import RayCaster
 from linstereo.synthesis.render import View, render_view, textures_of
-from linstereo.synthesis.scene import Lighting, Material, Mesh, Scene, SceneObject, StereoRig
+from linstereo.synthesis.scene import IdealStereoRig, Lighting, Material, Mesh, Scene, SceneObject
 from linstereo.synthesis.sensor import PairFaults, common_gains, expose, random_faults
 from linstereo.synthesis.shapes import box
 from linstereo.synthesis.textures import library_texture
@@ -26,7 +26,7 @@ from linstereo.tank.mesh import FRAME, ROPE
 from linstereo.tank.pose import Pose, project
 from linstereo.tank.target import Target
 
-CAMERA = StereoRig(720, 960, StereoCalibration(focal=800.0, baseline=0.08, cx=479.5, cy=359.5))
+CAMERA = IdealStereoRig(720, 960, StereoCalibration(focal=800.0, baseline=0.08, cx=479.5, cy=359.5))
 """A camera of 62 degrees under water, such as a laboratory has."""
 NEAREST, FARTHEST = 0.4, 2.0
 """Metres, the distances at which the target is seen."""
@@ -62,7 +62,7 @@ class TankView:
 def random_pose(
     rng: np.random.Generator,
     target: Target,
-    rig: StereoRig = CAMERA,
+    rig: IdealStereoRig = CAMERA,
     *,
     distance: tuple[float, float] = (NEAREST, FARTHEST),
     tags: int = 3,
@@ -99,7 +99,7 @@ def random_pose(
     )
 
 
-def tank_scene(target: Target, pose: Pose, rig: StereoRig = CAMERA) -> Scene:
+def tank_scene(target: Target, pose: Pose, rig: IdealStereoRig = CAMERA) -> Scene:
     """The target at a pose in the tank. The first objects are prints and frame, then ropes, then the tank."""
     design = target.design
     objects = [*_prints(target), *_bodies(target), *_tank()]
@@ -120,7 +120,7 @@ def photograph_target(
     rng: np.random.Generator,
     *,
     water_type: str,
-    rig: StereoRig = CAMERA,
+    rig: IdealStereoRig = CAMERA,
     faults: PairFaults | None = None,
     right: bool = True,
 ) -> TankView:

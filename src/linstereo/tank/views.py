@@ -23,7 +23,7 @@ from linstereo.errors import InputError
 from linstereo.files import make_parent, write_json
 from linstereo.runs import RunFolder
 from linstereo.synthesis.engine import MAX_SEED
-from linstereo.synthesis.scene import StereoRig
+from linstereo.synthesis.scene import IdealStereoRig
 from linstereo.synthesis.water import WATER_TYPES
 from linstereo.tank.scene import CAMERA, TankView, photograph_target, random_pose
 from linstereo.tank.target import Target, write_target
@@ -60,7 +60,7 @@ class ViewSettings:
         return self.water or WATER_TYPES[index % len(WATER_TYPES)]
 
     @property
-    def rig(self) -> StereoRig:
+    def rig(self) -> IdealStereoRig:
         """The cameras."""
         if self.size is None:
             return CAMERA
@@ -68,7 +68,7 @@ class ViewSettings:
         factor = width / CAMERA.width
         scaled = CAMERA.calibration.scaled(factor, factor)
         middle = {"cx": (width - 1) / 2, "cy": (height - 1) / 2}
-        return StereoRig(height, width, type(scaled)(focal=scaled.focal, baseline=scaled.baseline, **middle))
+        return IdealStereoRig(height, width, type(scaled)(focal=scaled.focal, baseline=scaled.baseline, **middle))
 
 
 def render_pair(target: Target, settings: ViewSettings, index: int, *, right: bool = True) -> TankView:

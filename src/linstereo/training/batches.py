@@ -1,7 +1,7 @@
 """Batches of augmented training pairs, made by worker processes.
 
 Everything random comes from the seed and the number of the draw, so a batch is the same whichever process makes it,
-and training goes on after an interruption by starting the loader at another step.
+and training resumes after an interruption by starting the loader at another step.
 """
 
 import dataclasses

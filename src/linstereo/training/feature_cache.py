@@ -59,7 +59,7 @@ class FeatureCache:
         except (OSError, SafetensorError, InputError) as error:
             reason = " ".join(str(error).split()).split(";")[0]
             raise InputError(
-                f"features cannot be stored in {self.folder} ({reason}); free some space and go on, or train without "
+                f"features cannot be stored in {self.folder} ({reason}); free some space and resume, or train without "
                 "the cache"
             ) from error
 

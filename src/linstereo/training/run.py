@@ -49,7 +49,7 @@ def train(
         start: checkpoint whose network and weights a new run starts from; by default random weights.
         backbone_weights: official DA3 weights, a path or hub name; by default from the hub.
         backbone: features to use instead of those that the network's settings name.
-        allow_changes: go on although the recipe is not the one of the earlier sessions.
+        allow_changes: resume although the recipe is not the one of the earlier sessions.
 
     Returns:
         True if the recipe is done, False if the session stopped before.
@@ -126,8 +126,8 @@ def _check_recipe(recipe: Recipe, resume: TrainingState, *, folder: Path, allow_
     )
     if changes and not allow_changes:
         raise InputError(
-            f"the run in {folder} was started with another recipe ({changes}); use another folder, or go on all the "
-            "same with --allow-changes"
+            f"the run in {folder} was started with another recipe ({changes}); use another folder, or resume it all "
+            "the same with --allow-changes"
         )
 
 

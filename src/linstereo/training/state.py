@@ -1,4 +1,4 @@
-"""The state of a run: everything needed to go on with it as if it had never stopped.
+"""The state of a run: everything needed to resume it as if it had never stopped.
 
 One safetensors file; tensors by name, everything else as JSON in its header; nothing is pickled. It is replaced as a
 whole, so that whatever happens while it is written, the last good one stays.
@@ -28,7 +28,7 @@ _GROUPS = ("weights", "average", *OPTIMISER_GROUPS)
 
 
 @dataclasses.dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """How far a run is.
 
     stage: number of the present stage, from 0; the number of stages when all is done.
@@ -53,7 +53,7 @@ class Progress:
 class TrainingState:
     """What a checkpoint holds: recipe and settings of the network as JSON, and mappings from names of its tensors."""
 
-    progress: Progress
+    progress: TrainingProgress
     recipe: str
     config: str
     weights: Mapping[str, Tensor]
@@ -91,7 +91,7 @@ def load_state(path: Path) -> TrainingState:
         for key, tensor in read_safetensors(path).items():
             group, _, name = key.partition("/")
             groups[group][name] = tensor
-        progress = Progress(**json.loads(metadata["progress"]))
+        progress = TrainingProgress(**json.loads(metadata["progress"]))
         recipe, config = metadata["recipe"], metadata["config"]
     except InputError:
         raise

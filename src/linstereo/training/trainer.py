@@ -27,11 +27,11 @@ from linstereo.training.schedule import one_cycle
 from linstereo.training.sources import Source, open_sources
 from linstereo.training.stage_run import NotFiniteError, StageRun, freeze, is_frozen, set_modes
 from linstereo.training.state import FILE_NAME as STATE_FILE
-from linstereo.training.state import Progress, TrainingState, keep_last_good, save_state
+from linstereo.training.state import TrainingProgress, TrainingState, keep_last_good, save_state
 from linstereo.training.validation import ValidationPairs, means, put_together, validate
 
 PICTURES = "pictures"
-OnStep = Callable[[Stage, Progress, dict[str, float]], None]
+OnStep = Callable[[Stage, TrainingProgress, dict[str, float]], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Session:
     worker: which of several processes this is.
     loaders: processes that load data.
     skip_bad: replace unreadable pairs instead of stopping.
-    stop_after: steps after which to stop, to go on another time; None to go on to the end.
+    stop_after: steps after which to stop, to resume another time; None to run to the end.
     cache: folder for the features of frozen backbones; None to compute them every time.
     say: told what the user should read.
     on_step: called after every step with the stage, the progress and the step's figures.
@@ -69,7 +69,7 @@ class Trainer:
         model: the network; changed in place.
         recipe: what to do.
         session: how to do it.
-        resume: the state to go on from, None to start.
+        resume: the state to resume from, None to start.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Trainer:
         self.model = model.to(session.device)
         self.recipe = recipe
         self.session = session
-        self.progress = Progress() if resume is None else resume.progress
+        self.progress = TrainingProgress() if resume is None else resume.progress
         self._trainable = frozenset(model.trained_parameters())
         self._resume = resume
         self._steps_here = 0
@@ -263,7 +263,7 @@ class Trainer:
         if self.session.worker.leads:
             save_checkpoint(self.model, self.session.folder / MODEL_FILE)
         done = self.progress
-        self.progress = Progress(stage=done.stage + 1, total_steps=done.total_steps, skipped=done.skipped)
+        self.progress = TrainingProgress(stage=done.stage + 1, total_steps=done.total_steps, skipped=done.skipped)
         self._save(None)
 
     def _save(self, run: StageRun | None) -> None:

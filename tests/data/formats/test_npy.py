@@ -65,7 +65,7 @@ def forged(*, descr: str, shape: tuple[int, ...]) -> bytes:
         (saved(np.array([[1, "a"], [None, {}]], dtype=object)), NOT_WHOLE),
         (saved(np.zeros((0, 3))), r"\(0, 3\); it must hold a map"),
         (saved(np.zeros((3, 3)))[:-1], NOT_WHOLE),
-        (saved(np.zeros((3, 3))) + b"x", "goes on after its values"),
+        (saved(np.zeros((3, 3))) + b"x", "has data after its values"),
         (saved(np.zeros((3, 3)))[:20], NOT_WHOLE),
         (b"\x93NUMPY\x07\x00" + bytes(20), NOT_WHOLE),
         *((forged(descr="<f4", shape=(side, side)), NOT_WHOLE) for side in (10**5, 4 * 10**9, 2**32, 10**30, -1)),

@@ -9,7 +9,7 @@ side by side, as one gets by unpacking both archives into one folder, are read a
 
     <root>/<scene>/im0.png, im1.png, calib.txt, disp0GT.pfm, mask0nocc.png         or in <root>/two_view_training
 
-Scenes without any ground truth beside them are then taken for test scenes and passed over.
+Scenes without any ground truth beside them are then taken for test scenes and skipped.
 """
 
 import os

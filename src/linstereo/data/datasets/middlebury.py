@@ -49,7 +49,7 @@ def list_scenes(
 ) -> list[PairFiles]:
     """The scenes in the Middlebury v3 format: images in <views>/<scene>, ground truth in <truths>/<scene> (None: none).
 
-    `prefix` and a slash go before their names. A folder with none of the files of a scene is passed over, and so are
+    `prefix` and a slash go before their names. A folder with none of the files of a scene is skipped, and so are
     those that are not in `only`, if that is given.
     """
     listed = (

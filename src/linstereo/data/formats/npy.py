@@ -29,7 +29,7 @@ def read_npy(path: str | os.PathLike[str]) -> npt.NDArray[np.number]:
                 f"{path} holds {stored.dtype} values of the shape {stored.shape}; it must hold a map [H, W] of numbers"
             )
         if stored.offset + stored.nbytes != size:
-            raise InputError(f"{path} goes on after its values; it is damaged, copy or save it again")
+            raise InputError(f"{path} has data after its values; it is damaged, copy or save it again")
         return np.array(stored, dtype=stored.dtype.newbyteorder("="), order="C")
 
 

@@ -2,6 +2,6 @@
 
 from linstereo.model.backbone.compact import CompactBackbone
 from linstereo.model.backbone.da3 import DepthAnything3, build_da3
-from linstereo.model.backbone.protocol import Backbone, BackboneFeatures
+from linstereo.model.backbone.interface import Backbone, BackboneFeatures
 
 __all__ = ["Backbone", "BackboneFeatures", "CompactBackbone", "DepthAnything3", "build_da3"]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linstereo.model.backbone.protocol import BackboneFeatures
+from linstereo.model.backbone.interface import BackboneFeatures
 
 WIDTHS = (24, 48, 80, 112)
 
@@ -27,7 +27,7 @@ class NormalisedConv(nn.Module):
         return F.relu(self.norm(self.conv(x)), inplace=True)
 
 
-class Stage(nn.Module):
+class DownsamplingBlock(nn.Module):
     """Halve the size, then refine with a residual block."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -57,9 +57,9 @@ class CompactBackbone(nn.Module):
         half, quarter, eighth, sixteenth = widths
         self.channels = (quarter, eighth, sixteenth)
         self.stem = NormalisedConv(3, half, kernel=5, stride=2)
-        self.quarter = Stage(half, quarter)
-        self.eighth = Stage(quarter, eighth)
-        self.sixteenth = Stage(eighth, sixteenth)
+        self.quarter = DownsamplingBlock(half, quarter)
+        self.eighth = DownsamplingBlock(quarter, eighth)
+        self.sixteenth = DownsamplingBlock(eighth, sixteenth)
         self.down_to_eighth = nn.Conv2d(sixteenth, eighth, 1)
         self.merge_eighth = NormalisedConv(eighth, eighth)
         self.down_to_quarter = nn.Conv2d(eighth, quarter, 1)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from linstereo.errors import InputError
 from linstereo.model.backbone.dpt import DepthHead
-from linstereo.model.backbone.protocol import BackboneFeatures
+from linstereo.model.backbone.interface import BackboneFeatures
 from linstereo.model.backbone.vit import PATCH, VisionTransformer
 from linstereo.model.precision import without_autocast
 from linstereo.model.strides import STRIDES

@@ -132,7 +132,7 @@ class VisionTransformer(nn.Module):
         """`[B, 3, 14h, 14w]` to the patch tokens of each stage, `[B, h * w, 2C]`.
 
         The first C channels are a local block's output as it is, the others the next global block's,
-        normalised. Only the first `last_stage_images` images go on to the fourth stage; if there are none, it
+        normalised. Only the first `last_stage_images` images pass to the fourth stage; if there are none, it
         is left out.
         """
         rows, cols = images.shape[-2] // PATCH, images.shape[-1] // PATCH

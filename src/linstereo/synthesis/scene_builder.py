@@ -13,7 +13,7 @@ import numpy as np
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.synthesis.materials import MaterialStock
 from linstereo.synthesis.mesh_tools import Floats, cross, moved, surface, with_uv
-from linstereo.synthesis.scene import Lamp, Lighting, Material, Mesh, Scene, SceneObject, StereoRig
+from linstereo.synthesis.scene import IdealStereoRig, Lamp, Lighting, Material, Mesh, Scene, SceneObject
 
 BASELINES = (0.05, 0.6)
 """Least and greatest baseline, metres."""
@@ -61,7 +61,7 @@ class Shot(NamedTuple):
 
 
 @dataclass
-class Stage:
+class SceneBuilder:
     """A scene in the making.
 
     Args:
@@ -170,7 +170,7 @@ class Stage:
         return Scene(
             objects=(*objects, SceneObject(backdrop(shot, radius), material)),
             lighting=_tilted(lighting, shot.tilt, scale),
-            rig=StereoRig(shot.height, shot.width, calibration),
+            rig=IdealStereoRig(shot.height, shot.width, calibration),
             up=_triple(shot.tilt @ np.array([0.0, -1.0, 0.0])),
             name=self.name,
         )

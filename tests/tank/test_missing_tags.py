@@ -5,7 +5,7 @@ from tests.tank.pictures import CALIBRATION, TARGET, straight_view
 
 from linstereo.tank.corners import linear_grey
 from linstereo.tank.detection import detect_tags
-from linstereo.tank.guided import ALIKE, find_missing, likeness
+from linstereo.tank.missing_tags import ALIKE, find_missing, likeness
 from linstereo.tank.pose import project, solve_pose
 
 
