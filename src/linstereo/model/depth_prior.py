@@ -109,7 +109,8 @@ def match_sparse(
     exact and do not depend on the number of threads.
 
     Args:
-        left, right: uint8 [H, W, 3] RGB.
+        left: uint8 [H, W, 3] RGB.
+        right: the same size.
         max_keypoints: strongest keypoints used per image (ties with the last of them included).
         max_row_offset: largest |y_left - y_right| of a match, px (of the reduced images, if reduced).
         ratio: Lowe's ratio, in (0, 1].
@@ -256,7 +257,8 @@ def fit_scale_shift(
         rejected: matches known to be wrong beside those given, which count in that share only.
         tolerance_px: smallest inlier tolerance, px.
         tolerance_ratio: inlier tolerance as a share of the disparity.
-        hypotheses, seed: number of two-point lines tried, and the seed of their random choice.
+        hypotheses: number of two-point lines tried.
+        seed: of their random choice.
     """
     usable = np.isfinite(inverse_depth) & np.isfinite(disparity)
     q = np.asarray(inverse_depth, np.float64)[usable]
