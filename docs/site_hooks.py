@@ -1,8 +1,8 @@
 """Bring pages and images that live outside of docs/ into the site.
 
-docs/ is the root of the site. `benchmarks/*.md`, `CONTRIBUTING.md` and `CHANGELOG.md` are put beside its pages, each at its
-path in the repository. Links are written for the repository, where GitHub and editors follow them; those that lead into
-docs/ or out of it are rewritten here.
+docs/ is the root of the site. `benchmarks/*.md`, `CONTRIBUTING.md` and `CHANGELOG.md` are put beside its pages, each at
+its path in the repository. Links are written for the repository, where GitHub and editors follow them; those that lead
+into docs/ or out of it are rewritten here.
 """
 
 import posixpath
