@@ -76,5 +76,7 @@ def links(page: Path) -> list[str]:
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub and the site make them."""
     titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
-    plain = [re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)).strip().lower() for title in titles]
+    plain = [
+        re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)).strip().lower() for title in titles
+    ]
     return {title.replace(" ", "-") for title in plain}
