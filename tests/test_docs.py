@@ -21,8 +21,8 @@ from tests.documents import (
     anchors,
     blocks,
     inline_code,
-    linstereo_commands,
     links,
+    linstereo_commands,
     name_of,
     shell_lines,
 )
