@@ -11,7 +11,7 @@ PAGES = sorted(
     key=lambda path: path.relative_to(ROOT).as_posix(),
 )
 _FENCE = re.compile(r"^(?P<mark><!-- run -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
-_SHELL = ("bash", "sh")
+_SHELL = ("", "bash", "sh")
 
 
 class Block(NamedTuple):

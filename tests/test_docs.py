@@ -48,9 +48,8 @@ def test_links_lead_to_files_and_headings(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_blocks_name_their_language_and_python_compiles(page):
+def test_python_blocks_compile(page):
     for block in blocks(page):
-        assert block.kind, f"a block without a language:\n{block.text}"
         if block.kind == "python":
             compile(block.text, name_of(page), "exec")
 
