@@ -1,6 +1,7 @@
 # make demo   disparity, depth, point clouds and pictures of the bundled pairs, into out/
 # make test   all tests
 # make lint   ruff, mypy, and what may import what (import-linter)
+# make docs   the documentation with the API reference, into site/
 # Each target sets up its own environment in .venv; another Python: make PYTHON=python3.12 demo
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/core.stamp
@@ -23,8 +24,11 @@ lint: $(VENV)/dev.stamp
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-cache --no-logo
 
+docs: $(VENV)/docs.stamp
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) out
+	rm -rf $(VENV) out site
 
 $(VENV)/created.stamp:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
@@ -33,6 +37,10 @@ $(VENV)/created.stamp:
 
 $(VENV)/core.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
 	$(PIP) --editable .
+	touch $@
+
+$(VENV)/docs.stamp: $(VENV)/core.stamp
+	$(PIP) --editable '.[docs]'
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/core.stamp tests/oracle.txt

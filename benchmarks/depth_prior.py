@@ -3,7 +3,7 @@
     python benchmarks/depth_prior.py --benchmark middlebury-q=FOLDER --benchmark middlebury2006=FOLDER --write
 
 fits the scale and shift of a simulated monocular depth to the SIFT matches of real pairs, once by the paper's rule
-(fall back to zero disparity below 20 inliers) and once with a least share of inliers on top, and compares each start
+(fall back to zero disparity below 20 inliers) and once with a minimum share of inliers on top, and compares each start
 with the ground truth. The monocular depth is the true one, in an unknown unit and with an unknown shift, times
 exp(noise) of a few bumps across the image; "of another scene" is the depth of another pair, so wrong altogether. Prints
 a table, and with --write puts it into benchmarks/depth_prior.md.
@@ -124,7 +124,7 @@ def unrelated(samples: Sequence[StereoSample]) -> Iterable[Trial]:
 
 
 def start_of(trial: Trial, share: float) -> tuple[Map, bool]:
-    """The start [H, W], px, by the paper's rule and a least share of inliers; and whether it fell back."""
+    """The start [H, W], px, by the paper's rule and a minimum share of inliers; and whether it fell back."""
     size = trial.matches.image_size
     start, (report,) = initial_disparity(
         torch.from_numpy(trial.depth)[None, None],

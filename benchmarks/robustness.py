@@ -113,7 +113,7 @@ def main() -> None:
         f"({', '.join(sorted({bad_metric(benchmark) for benchmark in benchmarks}))}: off by more than that many px),",
         "mean over the images, every ground-truth pixel.",
         "",
-        f"| what is done to the images | {' | '.join(method.title for method in methods)} | of SGBM's |",
+        f"| degradation | {' | '.join(method.title for method in methods)} | relative to SGBM |",
         "|---|---|---|---|",
     ]
     for name, disturb in DISTURBANCES.items():
@@ -122,7 +122,7 @@ def main() -> None:
         lines.append(f"| {name} | {' | '.join(cells)} | {', '.join(f'{r:.2f}' for r in results[1] / results[0])} |")
         print(lines[-1], flush=True)
     if options.write:
-        page = "# Disturbed images\n\nMade by `python benchmarks/robustness.py --benchmark NAME=ROOT ... --write`.\n\n"
+        page = "# Degraded images\n\nMade by `python benchmarks/robustness.py --benchmark NAME=ROOT ... --write`.\n\n"
         Path(__file__).with_suffix(".md").write_text(page + "\n".join(lines) + "\n")
 
 

@@ -93,16 +93,16 @@ def report(settings: EngineSettings, processes: int, count: int, warm: int) -> s
     photos = "with photographs as textures" if settings.photos else "procedural textures only"
     lines = [
         f"{settings.height} x {settings.width} px, {settings.underwater:.0%} under water, {photos};",
-        f"{processes} processes, {processes * count} pairs after {processes * warm} to warm up; load average before",
+        f"{processes} processes, {processes * count} pairs after {processes * warm} of warm-up; load average before",
         f"the start {load:.1f} on {os.cpu_count()} processors; {platform.machine()}, OpenCV {cv2.__version__},",
         f"NumPy {np.__version__}, embreex {embreex.__version__}.",
         "",
-        "| what | pairs a second | ms of one processor a pair |",
+        "| what | pairs per second | CPU ms per pair |",
         "|---|---|---|",
         f"| all ground truth | {rate:.1f} | {1e3 * busy:.0f} |",
         f"| as training takes them, without the right occlusion mask | {sample_rate:.1f} | {1e3 * sample_busy:.0f} |",
         "",
-        "| stage, with all ground truth | ms a pair | share |",
+        "| stage, with all ground truth | ms per pair | share |",
         "|---|---|---|",
     ]
     for name, title in STAGES.items():
@@ -132,7 +132,7 @@ def main() -> None:
         page = (
             "# Synthetic stereo pairs\n\nMade by `python benchmarks/synthesis.py --photos FOLDER --write`. "
             "A pair is both views, rendered, shaded and degraded, with\ndisparity and occlusion of both. "
-            "Other work on the machine lowers the pairs a second; the milliseconds\nsuffer less.\n\n"
+            "Other work on the machine lowers the throughput; the milliseconds\nsuffer less.\n\n"
         )
         Path(__file__).with_suffix(".md").write_text(page + text + "\n")
 

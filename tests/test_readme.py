@@ -1,7 +1,7 @@
-"""Every block of the README, on a fresh environment with the README's own installation.
+"""Every block of the README and the quick start, on a fresh environment with their own installation.
 
-Blocks are taken from README.md as they stand; each line of a bash block is a command of its own. It runs in a folder
-that has what the README supposes: examples/, and small crops of its pairs as left.png and right.png, left/ and right/,
+Blocks are taken from the pages as they stand; each line of a bash block is a command of its own. It runs in a folder
+that has what the pages suppose: examples/, and small crops of its pairs as left.png and right.png, left/ and right/,
 and pairs/; /data is mapped to a folder beside it with a small KITTI 2015. What would take hours is cut short by options
 that are put behind the command (`SHORTENED`): fewer steps, pairs or rows, smaller crops, nothing else.
 """
@@ -17,17 +17,17 @@ import cv2
 import pytest
 
 from tests.data.layouts import make_kitti2015
+from tests.documents import ROOT, blocks, shell_lines
 
-ROOT = Path(__file__).resolve().parents[1]
 QUICK_TRAINING = "--set steps=1 --set batch=1 --set crop=64x96 --set validation_count=1 --workers 0"
 SHORTENED = {
     "linstereo synth": "--count 2 --size 96x160 --workers 1",
     "linstereo train": QUICK_TRAINING,
     "linstereo ablate": f"{QUICK_TRAINING} --steps 3 --rows hscv",
 }
-BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
-COMMANDS = [line.partition(" #")[0].strip() for kind, text in BLOCKS if kind == "bash" for line in text.splitlines()]
-SCRIPTS = [text for kind, text in BLOCKS if kind == "python"]
+BLOCKS = [*blocks(ROOT / "README.md"), *blocks(ROOT / "docs" / "quickstart.md")]
+COMMANDS = list(dict.fromkeys(line for block in BLOCKS if block.kind == "bash" for line in shell_lines(block.text)))
+SCRIPTS = [block.text for block in BLOCKS if block.kind == "python"]
 PLAIN_INSTALL = "pip install --constraint constraints.txt ."
 MISSING_EXTRA = re.compile(
     r"linstereo: .* needs the package \w+, which is not installed here; "

@@ -246,7 +246,7 @@ def test_autocast_and_its_cache_can_be_left_for_a_while() -> None:
 def test_the_bundled_model_in_bfloat16_is_as_good_as_in_float32_on_real_pairs(
     stereo_data: Path, weights: torch.dtype
 ) -> None:
-    """Rounded under autocast, or with rounded weights; more pairs in docs/compact_model.md."""
+    """Rounded under autocast, or with rounded weights; more pairs in docs/model_card.md."""
     exact = linstereo.load(device="cpu")
     precision = "bfloat16" if weights == torch.float32 else "float32"
     rounded = StereoPredictor(copy.deepcopy(exact.model).to(weights), device="cpu", precision=precision)

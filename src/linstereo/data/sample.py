@@ -86,7 +86,7 @@ class ListedDataset:
     started by any method.
 
     `left_out` are sentences about pairs that are on disk but not usable, each of which names one; empty for a dataset
-    whose pairs must all be whole. `tolerant` says that an evaluation should continue without a pair that cannot be read.
+    whose pairs must all be whole. `tolerant` says that an evaluation continues without a pair that cannot be read.
     """
 
     def __init__(

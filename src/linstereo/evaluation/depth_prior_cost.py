@@ -77,8 +77,10 @@ class PriorSummary:
     """The depth prior over a benchmark; all errors in px of EPE, means over pairs, None if there is nothing to average.
 
     Attributes:
-        pairs, fell_back: how many pairs there are, and how many of them fell back.
-        epe_fitted, epe_fell_back: of the pairs that were fitted, and of those that fell back.
+        pairs: how many there are.
+        fell_back: how many of them fell back.
+        epe_fitted: of the pairs that were fitted.
+        epe_fell_back: of those that fell back.
         zero_start_cost: of the pairs that were fitted, what a start from zero costs; None if it was not measured.
     """
 

@@ -63,8 +63,9 @@ def benchmark_columns(result: BenchmarkResult) -> tuple[Column, ...]:
 
 
 def benchmark_table(result: BenchmarkResult, *, title: str, paper: bool) -> Table:
-    """The headline figures of one benchmark, below the paper's own rows if `paper`; beside a part of the benchmark each
-    of these says that it does not compare.
+    """The headline figures of one benchmark, below the paper's own rows if `paper`.
+
+    Beside a part of the benchmark, each of the paper's rows says that it is not comparable.
     """
     columns = benchmark_columns(result)
     ours = Row(title, tuple(format_value(result.headline(*column), column[1]) for column in columns), ours=True)

@@ -69,7 +69,8 @@ def match_sparse(
     exact and do not depend on the number of threads.
 
     Args:
-        left, right: uint8 [H, W, 3] RGB.
+        left: uint8 [H, W, 3] RGB.
+        right: the same size.
         max_keypoints: strongest keypoints used per image (ties with the last of them included).
         max_row_offset: largest |y_left - y_right| of a match, px (of the reduced images, if reduced).
         ratio: Lowe's ratio, in (0, 1].

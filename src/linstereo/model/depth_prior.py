@@ -130,7 +130,8 @@ def fit_scale_shift(
         rejected: matches known to be wrong beside those given, which count in that share only.
         tolerance_px: smallest inlier tolerance, px.
         tolerance_ratio: inlier tolerance as a share of the disparity.
-        hypotheses, seed: number of two-point lines tried, and the seed of their random choice.
+        hypotheses: number of two-point lines tried.
+        seed: of their random choice.
     """
     usable = np.isfinite(inverse_depth) & np.isfinite(disparity)
     q = np.asarray(inverse_depth, np.float64)[usable]

@@ -25,8 +25,10 @@ class OfficialCount:
 
 
 def official_count(dataset: str) -> OfficialCount | None:
-    """The official count of a dataset by its name (`StereoDataset.name`, such as "middlebury/trainingH"); None if the
-    dataset has no fixed number of pairs, or none that is published.
+    """The official count of a dataset; None if it has no fixed number of pairs, or none that is published.
+
+    Args:
+        dataset: its name (`StereoDataset.name`), such as "middlebury/trainingH".
     """
     return _counts().get(dataset)
 
