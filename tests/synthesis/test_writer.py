@@ -1,4 +1,4 @@
-"""Data sets of synthetic pairs: the same bytes however the run went, readable again, and clear refusals."""
+"""Datasets of synthetic pairs: the same bytes however the run went, readable again, and clear refusals."""
 
 import errno
 import hashlib

@@ -11,7 +11,7 @@ from linstereo.errors import InputError
 
 COMMANDS = {
     "predict": "disparity, depth and point clouds of one or many rectified pairs",
-    "synth": "write a data set of synthetic stereo pairs with exact ground truth",
+    "synth": "write a dataset of synthetic stereo pairs with exact ground truth",
     "tank": "ground truth under water: a target with AprilTags, its design, and depth from its CAD model",
     "train": "train a model, or fine-tune one on your own pairs",
     "ablate": "train the variants of the paper's ablation tables, and put their figures beside the paper's",
@@ -26,7 +26,7 @@ def build_parser(words: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentPar
     """The parser of the command line; only the subcommands among `words` are imported and have their options."""
     parser = argparse.ArgumentParser(
         prog="linstereo",
-        description="Stereo matching with global, linear-cost attention: metric depth from a pair of pictures.",
+        description="Stereo matching with global, linear-cost attention: metric depth from a pair of images.",
     )
     parser.add_argument("--version", action="version", version=f"linstereo {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

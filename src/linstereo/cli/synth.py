@@ -1,4 +1,4 @@
-"""`linstereo synth`: write a data set of synthetic stereo pairs."""
+"""`linstereo synth`: write a dataset of synthetic stereo pairs."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "The same seed gives the same bytes, whatever the number of workers; an interrupted run resumes when it is "
         "started again, and a larger --count adds pairs."
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the data set")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the dataset")
     parser.add_argument("--count", type=int, required=True, metavar="N", help="number of pairs")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="which endless series of pairs (default: 0)")
     parser.add_argument(
@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--layout",
         choices=_LAYOUTS,
         default="folder",
-        help="how the files are laid out: `folder`, read as the data set folder=DIR with occlusion and calibration, or "
+        help="how the files are laid out: `folder`, read as the dataset folder=DIR with occlusion and calibration, or "
         "`sceneflow`, as FlyingThings3D, read as sceneflow:flyingthings3d=DIR (default: folder)",
     )
     parser.add_argument(
@@ -65,7 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Write the data set, with a progress bar, and say how to use it."""
+    """Write the dataset, with a progress bar, and say how to use it."""
     from linstereo.synthesis.engine import EngineSettings
     from linstereo.synthesis.writer import WriterSettings, write_dataset
 

@@ -98,7 +98,7 @@ class RenderedPair:
     """Jerlov type of the water; None in air."""
 
     def sample(self) -> StereoSample:
-        """The pair as a sample of a data set."""
+        """The pair as a sample of a dataset."""
         return _sample(self.name, self.left, self.right, self.disparity, self.occluded, self.depth, self.calibration)
 
 
@@ -133,7 +133,7 @@ class StereoEngine:
             return self._shot(seed, index).pair(pair_name(seed, index))
 
     def sample(self, seed: int, index: int) -> StereoSample:
-        """The same pair as a sample of a data set, without the ground truth of the right view: a little faster."""
+        """The same pair as a sample of a dataset, without the ground truth of the right view: a little faster."""
         with _one_thread():
             return self._shot(seed, index).sample(pair_name(seed, index))
 
@@ -298,7 +298,7 @@ class SyntheticPairs:
 
     def __init__(self, settings: EngineSettings, *, seed: int, count: int) -> None:
         if count < 1:
-            raise InputError(f"count is {count}; a data set needs at least one pair")
+            raise InputError(f"count is {count}; a dataset needs at least one pair")
         self.name = "synth"
         self.engine = StereoEngine(settings)
         self.seed = seed

@@ -1,7 +1,7 @@
 """Writing synthetic pairs to disk: seeded, by any number of processes, resumable after a kill at any moment.
 
 Every file is either whole or not there, and holds what the settings, the seed and the index of its pair say. So
-whichever process wrote it and however often the run was stopped, the data set ends in the same bytes. `settings.json`
+whichever process wrote it and however often the run was stopped, the dataset ends in the same bytes. `settings.json`
 in its folder keeps what it is made of; a run with other settings is refused.
 """
 
@@ -60,7 +60,7 @@ MakeEngine = Callable[[EngineSettings], Engine]
 
 @dataclass(frozen=True)
 class WriterSettings:
-    """What a data set is made of.
+    """What a dataset is made of.
 
     Args:
         engine: what kind of pairs.
@@ -105,7 +105,7 @@ def write_dataset(
     Args:
         out: made if it is not there.
         settings: must be those of the earlier run, if there was one.
-        count: number of pairs; with a larger one than before, the data set grows.
+        count: number of pairs; with a larger one than before, the dataset grows.
         workers: number of processes.
         on_pair: told how many of the `count` pairs are there, first of all and after each pair.
         make_engine: makes the engine from its settings.
@@ -131,7 +131,7 @@ def write_dataset(
 
 
 def pair_files(settings: WriterSettings, index: int) -> Mapping[str, Path]:
-    """Paths of the files of pair `index`, relative to the folder of the data set, by what they hold."""
+    """Paths of the files of pair `index`, relative to the folder of the dataset, by what they hold."""
     if settings.layout == "sceneflow":
         scene = Path("TRAIN", "A", f"{index // _SCENEFLOW_SCENE:04d}")
         frame = f"{index % _SCENEFLOW_SCENE:04d}"

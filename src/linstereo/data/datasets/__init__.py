@@ -1,1 +1,1 @@
-"""The data sets of stereo vision, one module each, and the catalogue that opens them by name."""
+"""The datasets of stereo vision, one module each, and the catalogue that opens them by name."""
