@@ -120,6 +120,7 @@ MEANT: dict[str, str] = {
     "train --stop-after: huge": ACCEPTED,
     "train --workers: zero": ACCEPTED,
     "ablate --workers: zero": ACCEPTED,
+    "benchmark --warm-up: zero": ACCEPTED,
     "submit --name: unknown": ACCEPTED,
     "submit --seconds: zero": ACCEPTED,
     "submit --seconds: tiny": ACCEPTED,

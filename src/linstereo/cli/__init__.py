@@ -16,6 +16,7 @@ COMMANDS = {
     "train": "train a model, or fine-tune one on your own pairs",
     "ablate": "train the variants of the paper's ablation tables, and put their figures beside the paper's",
     "evaluate": "measure a model, SGBM or another tool's predictions on benchmarks",
+    "benchmark": "measure time, frames per second, GFLOPs and memory of a model on this machine",
     "submit": "pack predictions for the test servers of KITTI, Middlebury and ETH3D",
     "info": "print the parts of a checkpoint or a preset, their parameters and GFLOPs",
 }
