@@ -21,6 +21,7 @@ from tests.documents import ROOT, blocks, shell_lines
 
 QUICK_TRAINING = "--set steps=1 --set batch=1 --set crop=64x96 --set validation_count=1 --workers 0"
 SHORTENED = {
+    "linstereo benchmark": "--size 64x96 --only parts methods --rounds 6 --warm-up 0",
     "linstereo synth": "--count 2 --size 96x160 --workers 1",
     "linstereo train": QUICK_TRAINING,
     "linstereo ablate": f"{QUICK_TRAINING} --steps 3 --rows hscv",

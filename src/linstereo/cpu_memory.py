@@ -2,7 +2,7 @@
 
 A feature map of a large image takes tens of megabytes. The GNU C library returns every freed block above 32 MB to the
 system at once and fetches fresh, zeroed pages for the next one; at 960x1280 px that costs more than a third of a
-refinement iteration (benchmarks/iteration.md). PyTorch has no cache of its own on the CPU, so the C library is told to
+refinement iteration. PyTorch has no cache of its own on the CPU, so the C library is told to
 keep such blocks instead.
 """
 

@@ -26,7 +26,7 @@ from linstereo.model.updater import MotionEncoder
 PALA = "PALA"
 RAFT_STEREO = "ConvGRU, RAFT-Stereo's size"
 IGEV = "ConvGRU, IGEV-Stereo's size"
-SAME_EVIDENCE = "ConvGRU, PALA's evidence (motion features at all three scales)"
+SAME_EVIDENCE = "ConvGRU, PALA's motion features"
 PUBLISHED = {PALA: "LinStereo PALA", RAFT_STEREO: "RAFT-Stereo ConvGRU", IGEV: "IGEV ConvGRU"}
 """The rows of the paper's table of latencies that the operators stand beside."""
 IGEV_LEVELS, IGEV_RADIUS, IGEV_GROUPS, IGEV_DISPARITIES = 2, 4, 8, 48

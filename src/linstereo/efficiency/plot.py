@@ -70,7 +70,7 @@ def _bars(title: str, rows: Sequence[tuple[str, Result]]) -> tuple[list[str], fl
             _text(_LABELS - 8, middle + 4, _shortened(label), anchor="end"),
             f'<rect x="{_LABELS}" y="{y}" width="{median:.1f}" height="{_BAR}" fill="{_COLOURS[0]}"/>',
             f'<path d="M{_LABELS + low:.1f} {middle}H{_LABELS + high:.1f}" stroke="{_INK}" stroke-width="2"/>',
-            _text(_LABELS + high + 6, middle + 4, f"{row['median_ms']:.3g}"),
+            _text(_LABELS + high + 6, middle + 4, _number(row["median_ms"])),
         ]
     return lines, 40 + len(rows) * _ROW + _MARGIN
 
@@ -92,7 +92,7 @@ def _log_log(
     for x in sorted({x for x, _ in points}):
         drawn.append(_text(to_x(x), bottom + 18, f"{x / 1e6:.2g} MP", anchor="middle"))
     for y in (min(y for _, y in points), max(y for _, y in points)):
-        drawn.append(_text(left - 6, to_y(y) + 4, f"{y:.3g}", anchor="end"))
+        drawn.append(_text(left - 6, to_y(y) + 4, _number(y), anchor="end"))
     for (kind, curve), colour, row in zip(lines.items(), _COLOURS, range(len(lines)), strict=False):
         if not curve:
             continue
@@ -121,5 +121,9 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", weight: str =
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}">{escape(text)}</text>'
 
 
-def _shortened(label: str, most: int = 42) -> str:
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _shortened(label: str, most: int = 38) -> str:
     return label if len(label) <= most else f"{label[: most - 1]}…"

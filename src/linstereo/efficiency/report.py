@@ -99,7 +99,8 @@ def _efficiency(result: Result) -> list[str]:
 
 
 def _operators(result: Result) -> list[str]:
-    published = {row["method"]: row for row in result["paper"]["iteration_latency"]["rows"]}
+    paper_table = result["paper"]["iteration_latency"]
+    published = {row["method"]: row for row in paper_table["rows"]}
     rows = []
     for row in result["operators"]:
         paper = published.get(row["published"])
@@ -117,7 +118,8 @@ def _operators(result: Result) -> list[str]:
         *markdown_table(Table("operator", header, tuple(rows))),
         "",
         f"At {_size(result['settings']['size'])} px, lookup, motion encoders and residual head included, upsampling "
-        f"not. The paper's column: {result['paper']['iteration_latency']['caption']}",
+        "not. PALA sees motion features of all three scales, and so does the last ConvGRU; the others see those at 1/4 "
+        f"only, as the networks they are sized after do. The paper's column: {paper_table['caption']}",
     ]
 
 
