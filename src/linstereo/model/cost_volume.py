@@ -84,7 +84,7 @@ class StoredVolume:
             base, fraction = _split_position(disparity, level)  # [B, h, w]
             columns = _tap_columns(base, self.radius)  # [B, h, w, taps]
             nearest = columns.clamp(0, correlation.shape[-1] - 1)
-            taps = correlation.gather(-1, nearest) * (columns == nearest)  # zero outside
+            taps = correlation.gather(-1, nearest).masked_fill_(columns != nearest, 0)  # zero outside
             samples.append(_interpolate(taps, fraction))
         return _channels_first(samples)
 
