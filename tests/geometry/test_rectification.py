@@ -120,7 +120,7 @@ def test_impossible_rigs_are_refused(changes: dict[str, object], message: str) -
 
 
 def row_offsets(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    matches = match_anywhere(left, right, max_pixels=10**6)
+    matches = match_anywhere(left, right, max_pixels=10**6).points
     assert len(matches) > 200
     return np.abs(matches[:, 1] - matches[:, 3])
 

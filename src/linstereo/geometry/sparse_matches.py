@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from linstereo.errors import InputError
 
 _BLOCK = 128  # left keypoints compared at once; bounds the memory of the distance matrix
+FREE_PIXELS = 200_000
+"""To how many pixels `match_anywhere` reduces larger images."""
 _CONTRAST_THRESHOLD = 0.01  # a quarter of OpenCV's default: hazy, low-contrast water still gives keypoints
 
 
@@ -96,6 +98,15 @@ def match_sparse(
     )
 
 
+class FreeMatches(NamedTuple):
+    """Correspondences of two images that need not be rectified, nor belong together."""
+
+    points: NDArray[np.float64]
+    """[M, 4], (x, y) in the left image and (x, y) in the right one, px of the images as given."""
+    keypoints: tuple[int, int]
+    """Keypoints that there were to match, in the left and in the right image."""
+
+
 def match_anywhere(
     left: NDArray[np.uint8],
     right: NDArray[np.uint8],
@@ -103,18 +114,18 @@ def match_anywhere(
     max_keypoints: int = 1500,
     ratio: float = 0.75,
     max_distance: float = 250.0,
-    max_pixels: int = 300_000,
-) -> NDArray[np.float64]:
+    max_pixels: int = FREE_PIXELS,
+) -> FreeMatches:
     """Match SIFT keypoints of two images wherever they are, to see whether and how the images belong together.
 
-    Returns [M, 4], (x, y) in the left image and (x, y) in the right one, px of the images as given. The arguments are
-    those of `match_sparse`, without a limit on the rows.
+    The arguments are those of `match_sparse`, without a limit on the rows; deterministic like it.
     """
     keys, size = _keypoints_of_pair(left, right, max_keypoints=max_keypoints, max_pixels=max_pixels)
     pairs = _mutual_matches(*keys, max_row_offset=float(size[0]), ratio=ratio, max_distance=max_distance)
     corners = np.concatenate([keys[0].points[pairs[:, 0]], keys[1].points[pairs[:, 1]]], axis=1)  # [M, 4]
     scale = np.array([left.shape[1] / size[1], left.shape[0] / size[0]] * 2)
-    return np.asarray((np.unique(corners, axis=0) + 0.5) * scale - 0.5)
+    points = (np.unique(corners, axis=0) + 0.5) * scale - 0.5
+    return FreeMatches(np.asarray(points), (len(keys[0].points), len(keys[1].points)))
 
 
 class _Keypoints(NamedTuple):
