@@ -37,6 +37,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="skip pairs that cannot be predicted, and images without a partner, instead of stopping; each is "
         "named on stderr",
     )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="treat warnings about a pair or its calibration as errors: rows that are not aligned, left and right "
+        "swapped, identical or unrelated images, a calibration of another size or unit",
+    )
     parser.add_argument("--out", default="out", metavar="DIR", help="output folder (default: out)")
     parser.add_argument(
         "--outputs",

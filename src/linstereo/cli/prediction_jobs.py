@@ -24,6 +24,7 @@ from linstereo.data.formats.disparity import write_disparity
 from linstereo.data.formats.images import write_image
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
+from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.point_cloud import usable_depth, write_ply
 from linstereo.geometry.rectification import Rectification
 from linstereo.geometry.stereo_rig import StereoRig
@@ -126,7 +127,7 @@ def check_pairs(pairs: Sequence[Pair], options: argparse.Namespace, outputs: set
         fisheye=options.fisheye,
         rectified=options.rectified,
     )
-    told: set[str] = set()
+    told: set[str] = set()  # once for all images of a camera
     known: dict[tuple[int, int], Rectification] = {}  # all raw pairs share one file
     names = output_names([left for left, _ in pairs]) if pairs else []
     bar = tqdm(zip(pairs, names, strict=True), total=len(pairs), desc="check", unit="pair", disable=None, leave=False)
@@ -148,14 +149,13 @@ def check_pairs(pairs: Sequence[Pair], options: argparse.Namespace, outputs: set
                     f"NOTE: {options.calib} is for raw images, so pairs of {size[1]} x {size[0]} px are rectified "
                     "first; the results belong to the rectified left images, *_rectified.png"
                 )
+            for doubt in doubts(found, left, size, water=options.water) if found else ():
+                if options.strict or (kind := doubt.replace(str(left), "")) not in told:
+                    tell_doubt(doubt, strict=options.strict)
+                    told.add(kind)
         except InputError as error:
             bad.add(error)
             continue
-        for doubt in doubts(found, left, size, water=options.water) if found else ():
-            kind = doubt.replace(str(left), "")
-            if kind not in told:  # once for all images of a camera
-                told.add(kind)
-                _warn(f"WARNING: {doubt}")
         if isinstance(found, StereoRig):
             yield Job(left, right, name, size, known[size].calibration, known[size])
         else:
@@ -194,6 +194,8 @@ def predict_jobs(
                     images = read_pair(job.left, job.right, on_note=lambda note: _warn(f"NOTE: {note}"))
                     if job.rectification:
                         images = job.rectification.left(images[0]), job.rectification.right(images[1])
+                    for doubt in doubts_about_pair(*images, names=[str(job.left), str(job.right)]):
+                        tell_doubt(doubt, strict=options.strict)
                     prediction = predictor.predict(
                         *images,
                         iters=options.iters,
@@ -201,6 +203,8 @@ def predict_jobs(
                         volume=options.volume,
                         on_iteration=lambda _: bar.update(),
                     )
+                    if job.calibration and (far := depth_doubt(prediction.disparity, job.calibration, job.left)):
+                        tell_doubt(far, strict=options.strict)
                     writing = True
                     rectified = job.rectification is not None
                     facts, files = write(out / job.name, prediction, images[0], job.calibration, rectified=rectified)
@@ -210,8 +214,6 @@ def predict_jobs(
                 bad.add(error)
                 bar.n = number * iterations
                 continue
-            if job.calibration and (doubt := depth_doubt(prediction.disparity, job.calibration, job.left)):
-                _warn(f"WARNING: {doubt}")
             bar.write(f"{job.left}: {', '.join(facts)} -> {out}: {', '.join(file.name for file in files)}")
             sys.stdout.flush()
 
@@ -277,6 +279,13 @@ def write_results(
 
 def _no_calibration(left: Path) -> str:
     return f"no calibration is known for {left}; give --calib, or --focal and --baseline"
+
+
+def tell_doubt(doubt: str, *, strict: bool) -> None:
+    """Warn of what looks wrong on stderr, or refuse it with an `InputError`."""
+    if strict:
+        raise InputError(doubt)
+    _warn(f"WARNING: {doubt}")
 
 
 def _warn(text: str) -> None:

@@ -1,6 +1,7 @@
 """Whether two images look like the left and the right one of a rectified pair, measured on sparse matches."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ MIN_KEYPOINTS = 200
 """In each image; with fewer, missing matches do not tell that two images are unrelated."""
 _REDUCED_OFFSET = 0.3  # px
 _MAX_SAME = 0.5  # grey levels of 255: mean difference below which two images count as identical
-_MIN_SHIFT = 0.5  # px: median disparity that two images which are not identical have
+_MIN_SHIFT = 0.5  # px: disparities that two images which differ as little have if they are not identical
+_MAX_STILL = 0.25  # px: disparities and row offsets of identical images that were compressed or brightened
 _TOLERANCE = 0.01  # of the height: rows of a right match differ this much at most from the fitted row offsets
 _MIN_BACKWARDS = 0.8  # share of the matches with negative disparity in a swapped pair
 _TRIALS = 200
@@ -34,6 +36,7 @@ class PairMeasures:
         row_offset: median of the absolute vertical offsets of those, px; NaN without them.
         backwards: share of those with negative disparity, in [0, 1]; NaN without them.
         shift: median of their disparities, px; NaN without them.
+        parallax: the absolute disparity that three of four of them stay below, px; NaN without them.
     """
 
     difference: float
@@ -43,6 +46,7 @@ class PairMeasures:
     row_offset: float
     backwards: float
     shift: float
+    parallax: float
 
 
 def measure_pair(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> PairMeasures:
@@ -61,19 +65,29 @@ def measure_pair(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> PairMeasu
         row_offset=float(np.median(rows)) if known else float("nan"),
         backwards=float((shifts < 0).mean()) if known else float("nan"),
         shift=float(np.median(shifts)) if known else float("nan"),
+        parallax=float(np.percentile(np.abs(shifts), 75)) if known else float("nan"),
     )
 
 
-def pair_doubts(measures: PairMeasures, *, left: str, right: str) -> list[str]:
-    """What speaks against a rectified pair: a sentence each, with the figure and what to do.
+def doubts_about_pair(
+    left: NDArray[np.uint8], right: NDArray[np.uint8], *, names: Sequence[str] = ("the left image", "the right image")
+) -> list[str]:
+    """What speaks against a rectified pair: a sentence each, with the figure measured and what to do.
 
-    `left` and `right` are what to call the images.
+    `left` and `right` are uint8 [H, W, 3] RGB of one size, `names` what to call them.
     """
+    return sentences(measure_pair(left, right), names=names)
+
+
+def sentences(measures: PairMeasures, *, names: Sequence[str]) -> list[str]:
+    """The measures that speak against a rectified pair in words, see `doubts_about_pair`."""
+    left, right = names
     matched = measures.agreeing >= MIN_MATCHES
-    if measures.difference < _MAX_SAME and not (matched and abs(measures.shift) >= _MIN_SHIFT):
+    still = matched and max(measures.parallax, measures.row_offset) < _MAX_STILL
+    if still or (measures.difference < _MAX_SAME and not (matched and measures.parallax >= _MIN_SHIFT)):
         return [
             f"{left} and {right} are the same picture, with a mean difference of {measures.difference:.2f} grey levels "
-            "of 255; give the images of both cameras"
+            "of 255 and no parallax; give the images of both cameras"
         ]
     if not matched:
         if measures.keypoints < MIN_KEYPOINTS:
