@@ -17,6 +17,7 @@ from linstereo.data.formats.images import colour_values, image_size, read_image,
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.depth import disparity_to_depth
+from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.point_cloud import PointCloud, point_cloud
 from linstereo.geometry.sparse_matches import SparseMatches, match_sparse
 from linstereo.memory_limits import available_memory, memory_errors_told
@@ -107,6 +108,8 @@ class StereoPredictor:
         volume: VolumeKind | None = None,
         on_iteration: Callable[[int], None] | None = None,
         use_prior: bool = True,
+        on_note: Callable[[str], None] | None = None,
+        strict: bool = False,
     ) -> Prediction:
         """Disparity of a rectified pair.
 
@@ -120,6 +123,10 @@ class StereoPredictor:
             on_iteration: called with 1, 2, ... after each iteration, for progress bars.
             use_prior: False makes a model that starts from monocular depth (DPI) start from zero disparity, as it does
                 where it falls back.
+            on_note: called with a sentence about whatever looks wrong with the pair: rows that are not aligned, left
+                and right swapped, two identical or unrelated images (`linstereo.geometry.pair_checks`), values of
+                fewer bits than their type has. Without it, and without `strict`, nothing is checked.
+            strict: raise an `InputError` instead if the pair looks wrong.
         """
         iterations = self.iterations(iters)
         height, width = pair_size(left, right)
@@ -130,7 +137,13 @@ class StereoPredictor:
             memory_errors_told(what, "use a smaller scale, or images of fewer pixels"),
             torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32),
         ):
-            return self._run(*read_pair(left, right), plan, iterations, on_iteration, use_prior)
+            images = read_pair(left, right, on_note=on_note)
+            if strict or on_note is not None:
+                for doubt in doubts_about_pair(*images, names=_names(left, right)):
+                    if strict or on_note is None:
+                        raise InputError(doubt)
+                    on_note(doubt)
+            return self._run(*images, plan, iterations, on_iteration, use_prior)
 
     def iterations(self, iters: int | None) -> int:
         """Refinement iterations that `predict` runs when it is asked for `iters`; an `InputError` if it cannot."""

@@ -12,6 +12,7 @@ PARTS = ("left", "prediction", "truth", "error")
 """The pictures that compare a prediction with its ground truth."""
 LARGEST_DISPARITY_ERROR = 5.0
 """Error at which the colours end, px."""
+_ROW_LINES = 23
 _COMPARISON_WIDTH = 480  # largest width of a picture that compares, px
 
 
@@ -48,6 +49,20 @@ def colorize(
     picture = cv2.cvtColor(cv2.applyColorMap(level, cv2.COLORMAP_TURBO), cv2.COLOR_BGR2RGB)
     picture[~known] = 0
     return picture.astype(np.uint8, copy=False)
+
+
+def row_picture(left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Two images of one size, uint8 [H, W, 3] RGB, side by side with lines along the rows; uint8 [H, 2 W, 3].
+
+    In a rectified pair, each line passes through the same points of the scene in both images.
+    """
+    picture = np.concatenate([left, right], axis=1)
+    height = len(picture)
+    thickness = max(1, height // 600)
+    colours = ((255, 64, 64), (64, 255, 64), (80, 140, 255))
+    for number, row in enumerate(np.linspace(0, height, _ROW_LINES + 2)[1:-1].round().astype(int)):
+        picture[row : row + thickness] = colours[number % len(colours)]
+    return picture
 
 
 def colorize_depth(depth: npt.NDArray[np.floating], *, max_depth: float | None = None) -> npt.NDArray[np.uint8]:

@@ -18,7 +18,7 @@ from linstereo.data.formats.calibration_files import (
 )
 from linstereo.data.formats.depth_maps import read_depth
 from linstereo.data.formats.disparity import read_disparity
-from linstereo.data.formats.images import read_image, to_rgb8
+from linstereo.data.formats.images import read_image, to_rgb8, write_image
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 
@@ -172,3 +172,69 @@ def test_values_of_all_bits_stay_as_they_are(quick_model, images, tmp_path, caps
     assert "bit values" not in capsys.readouterr().err
     expected = quick_model.predict(*(np.rint(image[..., ::-1] / 257).astype(np.uint8) for image in full), iters=1)
     np.testing.assert_array_equal(read_disparity(tmp_path / "out/deep_disparity.pfm"), expected.disparity)
+
+
+@pytest.fixture
+def room(tmp_path):
+    """Left and right image of the bundled room, reduced to keep the network quick."""
+    example = Path(__file__).resolve().parents[2] / "examples/room"
+    for side in ("left", "right"):
+        image = cv2.resize(read_image(example / side / "room.png"), (320, 240), interpolation=cv2.INTER_AREA)
+        write_image(tmp_path / f"{side}.png", image)
+    return [str(tmp_path / "left.png"), str(tmp_path / "right.png")]
+
+
+def told(capsys, command):
+    code = main(command)
+    return code, [line for line in capsys.readouterr().err.splitlines() if "random" not in line and "NOTE" not in line]
+
+
+def test_doubtful_pairs_are_told_and_refused_if_strict(quick_model, room, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "out"), "--iters", "1"]
+    assert told(capsys, ["predict", *room, *out, "--strict"]) == (0, [])
+    swapped = room[::-1]
+    code, lines = told(capsys, ["predict", *swapped, *out])
+    assert code == 0
+    assert len(lines) == 1
+    assert lines[0].startswith(f"WARNING: {swapped[0]} and {swapped[1]} seem to be swapped: ")
+    strict = tmp_path / "strict"
+    code, lines = told(capsys, ["predict", *swapped, "--out", str(strict), "--iters", "1", "--strict"])
+    assert code == 2
+    assert len(lines) == 1
+    assert "seem to be swapped" in lines[0]
+    assert not strict.exists()
+
+
+def test_strict_skips_with_skip_bad(quick_model, room, tmp_path, capsys):
+    (tmp_path / "pairs.txt").write_text(f"{room[0]} {room[1]}\n{room[1]} {room[0]}\n")
+    out = ["--out", str(tmp_path / "out"), "--iters", "1", "--strict", "--skip-bad"]
+    code, lines = told(capsys, ["predict", "--list", str(tmp_path / "pairs.txt"), *out])
+    assert code == 1
+    assert lines[0].startswith("SKIPPED: ")
+    assert (tmp_path / "out/left_disparity.pfm").exists()
+    assert not (tmp_path / "out/right_disparity.pfm").exists()
+
+
+def test_strict_refuses_doubtful_calibrations(quick_model, room, tmp_path, capsys):
+    flags = ["--focal", "280", "--baseline", "120", "--out", str(tmp_path / "out"), "--iters", "1"]
+    code, lines = told(capsys, ["predict", *room, *flags, "--strict"])
+    assert code == 2
+    assert "is 120 m" in lines[0]
+    write_calibration(tmp_path / "other.json", StereoCalibration(focal=1120, baseline=0.1, cx=640, cy=480))
+    code, lines = told(capsys, ["predict", *room, "--calib", str(tmp_path / "other.json"), "--strict", *flags[4:]])
+    assert code == 2
+    assert "principal point (640, 480) is outside of" in lines[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_doubts_in_python(quick_model, room):
+    notes: list[str] = []
+    quiet = quick_model.predict(*room, iters=1)
+    np.testing.assert_array_equal(quick_model.predict(*room, iters=1, on_note=notes.append).disparity, quiet.disparity)
+    assert notes == []
+    left = read_image(room[0])
+    quick_model.predict(left, left, iters=1, on_note=notes.append)
+    assert len(notes) == 1
+    assert notes[0].startswith("the left image and the right image are the same picture")
+    with pytest.raises(InputError, match="seem to be swapped"):
+        quick_model.predict(*room[::-1], iters=1, strict=True)

@@ -1,10 +1,14 @@
 import cv2
 import numpy as np
 import pytest
+from tests.geometry import raw_pairs
+from tests.geometry.raw_pairs import DISTORTIONS, FISHEYE, RADTAN, depth_error, depth_errors, raw_rig, render_of
 
 from linstereo.errors import InputError
 from linstereo.geometry.depth import disparity_to_depth
-from linstereo.geometry.rectification import Rectification, StereoRig, points_at_distance
+from linstereo.geometry.rectification import Rectification, points_at_distance
+from linstereo.geometry.sparse_matches import match_anywhere
+from linstereo.geometry.stereo_rig import Distortion, StereoRig
 
 WIDTH, HEIGHT = 320, 240
 K_LEFT = np.array([[300.0, 0, 158.0], [0, 302.0, 121.0], [0, 0, 1]])
@@ -113,3 +117,86 @@ def test_wrong_image_size_is_refused() -> None:
 def test_impossible_rigs_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         rig(**changes)
+
+
+def row_offsets(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    matches = match_anywhere(left, right, max_pixels=10**6).points
+    assert len(matches) > 200
+    return np.abs(matches[:, 1] - matches[:, 3])
+
+
+@pytest.mark.parametrize("name", DISTORTIONS)
+def test_raw_pairs_come_out_with_aligned_rows(name: str) -> None:
+    raw = render_of(DISTORTIONS[name])
+    rectification = Rectification(raw_rig(DISTORTIONS[name]))
+    left, right = rectification.left(raw[0]), rectification.right(raw[1])
+    assert np.median(row_offsets(*raw)) > 2
+    assert np.median(row_offsets(left, right)) < 0.2
+    assert depth_error(left, right, rectification.calibration, rectification.rotation) < 0.005
+    assert (left == 0).mean() < 0.01, "black borders"
+
+
+@pytest.mark.parametrize("name", ["radtan 5", "fisheye"])
+def test_half_the_size_gives_the_same_depth(name: str) -> None:
+    rig, raw = raw_rig(DISTORTIONS[name]), render_of(DISTORTIONS[name])
+    size = (raw_pairs.WIDTH // 2, raw_pairs.HEIGHT // 2)
+    small = [cv2.resize(image, size, interpolation=cv2.INTER_AREA) for image in raw]
+    rectification = Rectification(rig.resized(*size))
+    left, right = rectification.left(small[0]), rectification.right(small[1])
+    assert np.median(row_offsets(left, right)) < 0.2
+    change = np.median(depth_errors(left, right, rectification.calibration, rectification.rotation))
+    assert abs(change) < 0.005
+
+
+def test_opencv_as_a_twin_for_radial_tangential_lenses() -> None:
+    rig = raw_rig(RADTAN)
+    arguments = (rig.left_matrix, rig.left_distortion.array, rig.right_matrix, rig.right_distortion.array)
+    size = (rig.width, rig.height)
+    rotation, _, projection, *_ = cv2.stereoRectify(
+        *arguments, size, rig.rotation, rig.translation[:, None], flags=cv2.CALIB_ZERO_DISPARITY, alpha=0.4
+    )
+    maps = cv2.initUndistortRectifyMap(*arguments[:2], rotation, projection, size, cv2.CV_32FC1)
+    image = render_of(RADTAN)[0]
+    rectification = Rectification(rig, alpha=0.4)
+    np.testing.assert_array_equal(rectification.left(image), cv2.remap(image, *maps, cv2.INTER_LINEAR))
+    assert rectification.calibration.focal == projection[0, 0]
+
+
+def test_opencv_as_a_twin_for_fisheye_lenses() -> None:
+    rig = raw_rig(FISHEYE)
+    rotation, _, projection, right_projection, _ = cv2.fisheye.stereoRectify(
+        rig.left_matrix,
+        rig.left_distortion.array,
+        rig.right_matrix,
+        rig.right_distortion.array,
+        (rig.width, rig.height),
+        rig.rotation,
+        rig.translation[:, None],
+        flags=cv2.CALIB_ZERO_DISPARITY,
+    )
+    rectification = Rectification(rig)
+    np.testing.assert_allclose(rectification.rotation, rotation, atol=1e-6)
+    baseline = -right_projection[0, 3] / right_projection[0, 0]
+    assert rectification.calibration.baseline == pytest.approx(baseline, rel=1e-6)
+    assert 0.5 < rectification.calibration.focal / projection[0, 0] < 2  # it has a focal length of its own choice
+
+
+def test_alpha_keeps_what_cropping_loses() -> None:
+    for distortion in (RADTAN, FISHEYE):
+        rig = raw_rig(distortion)
+        white = np.full((rig.height, rig.width, 3), 255, np.uint8)
+        cropped, half, whole = (Rectification(rig, alpha=alpha) for alpha in (0.0, 0.5, 1.0))
+        assert cropped.calibration.focal > half.calibration.focal > whole.calibration.focal
+        assert (cropped.left(white) == 0).mean() < 0.005
+        assert (whole.left(white) == 0).mean() > 0.02
+    with pytest.raises(InputError, match="alpha is 2"):
+        Rectification(rig, alpha=2)
+
+
+def test_coefficients_in_the_wrong_order_are_noticed() -> None:
+    folding = Distortion("radial-tangential", (-0.28, 0.09, 0.3, -0.25, 0.0))
+    with pytest.raises(InputError, match="camera's distortion folds the image over"):
+        Rectification(raw_rig(folding))
+    magnifying = Distortion("radial-tangential", (-0.28, 0.0012, 0.09, 0.3, 4.0))
+    with pytest.raises(InputError, match="would be magnified 19 times; check the rotation"):
+        Rectification(raw_rig(magnifying))

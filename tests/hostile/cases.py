@@ -112,6 +112,7 @@ MEANT: dict[str, str] = {
         (f"tank ground-truth --max-{what}: huge" for what in ("reprojection", "depth-error", "disparity-error")),
         ACCEPTED,
     ),
+    **dict.fromkeys((f"rectify --alpha: {label}" for label in ("zero", "tiny")), ACCEPTED),
     "evaluate --name: unknown": ACCEPTED,
     "evaluate --limit: huge": ACCEPTED,
     "evaluate --pictures: zero": ACCEPTED,

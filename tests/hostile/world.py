@@ -15,8 +15,10 @@ import torch
 
 from linstereo.checkpoints.checkpoint import save_checkpoint
 from linstereo.cli import main
+from linstereo.geometry.stereo_rig import StereoRig
 from linstereo.model.presets import LinStereoConfig, build
 from tests.data import layouts
+from tests.data.camera_files import opencv_fields, write_opencv
 from tests.data.writers import write_pfm, write_rgb
 from tests.training.tiny import write_folder
 
@@ -40,9 +42,20 @@ levels = 2
 radius = 2
 """
 
+CAMERA = np.array([[80.0, 0, 48], [0, 80, 32], [0, 0, 1]])
+RAW_CAMERAS = {
+    "left_matrix": CAMERA,
+    "right_matrix": CAMERA + np.array([[0, 0, 1.0], [0, 0, -0.5], [0, 0, 0]]),
+    "rotation": np.eye(3),
+    "translation": np.array([-0.1, 0.001, 0]),
+    "width": 96,
+    "height": 64,
+}
+
 _TRAINING = "--config={world}/recipe.toml --data=folder={world}/training --workers=0 --threads=1 --device=cpu --out=out"
 BASELINES: dict[tuple[str, ...], str] = {
     ("predict",): "{world}/left.png {world}/right.png --model={world}/tiny.safetensors --device=cpu --out=out",
+    ("rectify",): "{world}/left.png {world}/right.png --calib={world}/stereo.yml --out=out",
     ("synth",): "--out=out --count=1 --size=32x64 --workers=1",
     ("tank", "target"): "--out=out",
     ("tank", "ground-truth"): "{world}/session --layout={world}/session/target/tags.json "
@@ -101,6 +114,7 @@ def build_world(root: Path) -> Path:
     write_rgb(root / "right.png", np.roll(image, -3, axis=1))
     calibration = {"focal": 80.0, "baseline": 0.1, "cx": 48.0, "cy": 32.0}
     (root / "calib.json").write_text(json.dumps(calibration))
+    write_opencv(root / "stereo.yml", opencv_fields(StereoRig(**RAW_CAMERAS)))
     (root / "recipe.toml").write_text(RECIPE)
     write_folder(root / "training", count=2)
     layouts.make_middlebury(root / "middlebury", sizes="Q")

@@ -10,7 +10,8 @@ from linstereo.cli.process import guarded
 from linstereo.errors import InputError
 
 COMMANDS = {
-    "predict": "disparity, depth and point clouds of one or many rectified pairs",
+    "predict": "disparity, depth and point clouds of one or many pairs",
+    "rectify": "rectified pairs from raw ones and the calibration of their cameras",
     "synth": "write a dataset of synthetic stereo pairs with exact ground truth",
     "tank": "ground truth under water: a target with AprilTags, its design, and depth from its CAD model",
     "train": "train a model, or fine-tune one on your own pairs",

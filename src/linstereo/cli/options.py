@@ -47,6 +47,37 @@ def thread_count(text: str) -> int:
     return int(text)
 
 
+def add_calibration_options(group: "argparse._ArgumentGroup", *, required: bool = False) -> None:
+    """Declare the calibration file and how it is to be read."""
+    group.add_argument(
+        "--calib",
+        metavar="FILE",
+        required=required,
+        help="calibration for all pairs: of OpenCV (.yml, .yaml, .xml), Kalibr (camchain.yaml) or ROS (left.yaml with "
+        "right.yaml beside it), calib.json, or calib.txt in Middlebury's or KITTI's format",
+    )
+    group.add_argument(
+        "--scale-calib",
+        action="store_true",
+        help="if the calibration says that it is for images of another size, scale it to theirs instead of stopping",
+    )
+    group.add_argument(
+        "--calib-unit",
+        choices=("m", "cm", "mm"),
+        help="of the lengths in a file of OpenCV, which are those of the calibration pattern (default: m)",
+    )
+    group.add_argument(
+        "--fisheye",
+        action="store_true",
+        help="the distortion in a file of OpenCV is that of cv2.fisheye, for files that do not say so themselves",
+    )
+    group.add_argument(
+        "--water",
+        action="store_true",
+        help="the pairs were taken under water through flat ports: warn of a calibration that was made in air",
+    )
+
+
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Declare which model to run and how."""
     group = parser.add_argument_group("model")

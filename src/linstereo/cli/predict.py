@@ -2,7 +2,7 @@
 
 import argparse
 
-from linstereo.cli.options import add_model_options, thread_count
+from linstereo.cli.options import add_calibration_options, add_model_options, thread_count
 
 FORMATS = ("png", "pfm", "npy")  # png first: the only one that can refuse a value, before anything is written
 OUTPUTS = ("disparity", "depth", "cloud", "pictures")
@@ -11,7 +11,8 @@ OUTPUTS = ("disparity", "depth", "cloud", "pictures")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
-        "Write the disparity of rectified pairs, in pixels of the left image, and a colour picture of it; "
+        "Write the disparity of pairs, in pixels of the left image, and a colour picture of it; "
+        "pairs must be rectified, or have a calibration of the raw cameras with which they are rectified first; "
         "where a calibration is known, also the depth in metres, a picture of it and a coloured point cloud (.ply). "
         "All pairs are checked before the first one is computed."
     )
@@ -36,6 +37,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="skip pairs that cannot be predicted, and images without a partner, instead of stopping; each is "
         "named on stderr",
     )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="treat warnings about a pair or its calibration as errors: rows that are not aligned, left and right "
+        "swapped, identical or unrelated images, a calibration of another size or unit",
+    )
     parser.add_argument("--out", default="out", metavar="DIR", help="output folder (default: out)")
     parser.add_argument(
         "--outputs",
@@ -55,13 +62,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "By default calib.json or calib.txt in the folder of the left image; if that folder is named left, also "
         "calib/<name>.json, calib/<name>.txt, calib.json or calib.txt beside it.",
     )
+    add_calibration_options(group)
     group.add_argument(
-        "--calib", metavar="FILE", help="calib.json, or calib.txt in Middlebury's or KITTI's format, for all pairs"
-    )
-    group.add_argument(
-        "--scale-calib",
+        "--rectified",
         action="store_true",
-        help="if the calibration says that it is for images of another size, scale it to theirs instead of stopping",
+        help="the images were rectified as a file of OpenCV or ROS describes; by default its pairs are raw, and "
+        "rectified before they are predicted",
     )
     group.add_argument("--focal", type=float, metavar="PX", help="focal length, of cameras centred on their images")
     group.add_argument("--baseline", type=float, metavar="M", help="distance between the cameras in metres")

@@ -12,17 +12,22 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from linstereo.cli.cameras import calibration_of, depth_doubt, doubts
+from linstereo.cli.cameras import calibration_of, depth_doubt, doubts, may_be_raw
 from linstereo.cli.options import load_model
 from linstereo.cli.pairs import Pair, Pairing, check_complete, find_images, output_names, pair_up, read_list
 from linstereo.cli.predict import FORMATS, OUTPUTS
 from linstereo.cli.training_session import chosen_threads
+from linstereo.data.formats.calibration_fields import naming_calibration
+from linstereo.data.formats.calibration_files import write_calibration
 from linstereo.data.formats.depth_maps import write_depth
 from linstereo.data.formats.disparity import write_disparity
 from linstereo.data.formats.images import write_image
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
+from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.point_cloud import usable_depth, write_ply
+from linstereo.geometry.rectification import Rectification
+from linstereo.geometry.stereo_rig import StereoRig
 from linstereo.memory_limits import memory_errors_told
 from linstereo.predictor import Prediction, StereoPredictor, pair_size, read_pair
 from linstereo.runs import output_folder
@@ -40,7 +45,8 @@ class Job:
         right: the right image.
         name: how the names of its results begin.
         size: height and width, px.
-        calibration: None if it is unknown or not needed.
+        calibration: None if it is unknown or not needed; that of the rectified images if they are raw.
+        rectification: for raw images, else None.
     """
 
     left: Path
@@ -48,6 +54,7 @@ class Job:
     name: str
     size: tuple[int, int]
     calibration: StereoCalibration | None
+    rectification: Rectification | None = None
 
 
 class BadPairs:
@@ -116,8 +123,12 @@ def check_pairs(pairs: Sequence[Pair], options: argparse.Namespace, outputs: set
         focal=options.focal,
         baseline=options.baseline,
         resize=options.scale_calib,
+        unit=options.calib_unit,
+        fisheye=options.fisheye,
+        rectified=options.rectified,
     )
-    told: set[str] = set()
+    told: set[str] = set()  # once for all images of a camera
+    known: dict[tuple[int, int], Rectification] = {}  # all raw pairs share one file
     names = output_names([left for left, _ in pairs]) if pairs else []
     bar = tqdm(zip(pairs, names, strict=True), total=len(pairs), desc="check", unit="pair", disable=None, leave=False)
     for (left, right), name in bar:
@@ -127,18 +138,28 @@ def check_pairs(pairs: Sequence[Pair], options: argparse.Namespace, outputs: set
             size = pair_size(left, right)
             if left.samefile(right):
                 raise InputError(f"{left} is both the left and the right image of a pair; give two images")
-            calibration = None if outputs == {"disparity"} else camera(left, size)
-            if calibration is None and options.outputs and outputs & {"depth", "cloud"}:
+            needless = outputs == {"disparity"} and not may_be_raw(options.calib)
+            found = None if needless else camera(left, size)
+            if found is None and options.outputs and outputs & {"depth", "cloud"}:
                 raise InputError(_no_calibration(left))
+            if isinstance(found, StereoRig) and size not in known:
+                with naming_calibration(options.calib):
+                    known[size] = Rectification(found)
+                _warn(
+                    f"NOTE: {options.calib} is for raw images, so pairs of {size[1]} x {size[0]} px are rectified "
+                    "first; the results belong to the rectified left images, *_rectified.png"
+                )
+            for doubt in doubts(found, left, size, water=options.water) if found else ():
+                if options.strict or (kind := doubt.replace(str(left), "")) not in told:
+                    tell_doubt(doubt, strict=options.strict)
+                    told.add(kind)
         except InputError as error:
             bad.add(error)
             continue
-        for doubt in doubts(calibration, left, size) if calibration else ():
-            kind = doubt.replace(str(left), "")
-            if kind not in told:  # once for all images of a camera
-                told.add(kind)
-                _warn(f"WARNING: {doubt}")
-        yield Job(left, right, name, size, calibration)
+        if isinstance(found, StereoRig):
+            yield Job(left, right, name, size, known[size].calibration, known[size])
+        else:
+            yield Job(left, right, name, size, found)
 
 
 def check_memory(
@@ -171,6 +192,10 @@ def predict_jobs(
             try:
                 with memory_errors_told(str(job.left), "use a smaller --scale, fewer --outputs, or smaller images"):
                     images = read_pair(job.left, job.right, on_note=lambda note: _warn(f"NOTE: {note}"))
+                    if job.rectification:
+                        images = job.rectification.left(images[0]), job.rectification.right(images[1])
+                    for doubt in doubts_about_pair(*images, names=[str(job.left), str(job.right)]):
+                        tell_doubt(doubt, strict=options.strict)
                     prediction = predictor.predict(
                         *images,
                         iters=options.iters,
@@ -178,16 +203,17 @@ def predict_jobs(
                         volume=options.volume,
                         on_iteration=lambda _: bar.update(),
                     )
+                    if job.calibration and (far := depth_doubt(prediction.disparity, job.calibration, job.left)):
+                        tell_doubt(far, strict=options.strict)
                     writing = True
-                    facts, files = write(out / job.name, prediction, images[0], job.calibration)
+                    rectified = job.rectification is not None
+                    facts, files = write(out / job.name, prediction, images[0], job.calibration, rectified=rectified)
             except InputError as error:
                 if writing and isinstance(error.__cause__, OSError):  # a full disk is not the fault of this pair
                     raise
                 bad.add(error)
                 bar.n = number * iterations
                 continue
-            if job.calibration and (doubt := depth_doubt(prediction.disparity, job.calibration, job.left)):
-                _warn(f"WARNING: {doubt}")
             bar.write(f"{job.left}: {', '.join(facts)} -> {out}: {', '.join(file.name for file in files)}")
             sys.stdout.flush()
 
@@ -201,6 +227,7 @@ def write_results(
     outputs: Collection[str],
     formats: Sequence[str],
     max_depth: float | None = None,
+    rectified: bool = False,
 ) -> tuple[list[str], list[Path]]:
     """Write what is asked for, of `OUTPUTS`, and known.
 
@@ -212,6 +239,7 @@ def write_results(
         outputs: some of `OUTPUTS`.
         formats: of disparity and depth, some of `FORMATS`.
         max_depth: farther points are left out of the cloud, metres; None stands for `usable_depth`.
+        rectified: `left` is not the given image but the one that the results belong to; both are written.
 
     Returns:
         What to tell about the results, and the files.
@@ -230,6 +258,9 @@ def write_results(
         write_image(file("disparity_color.png"), disparity_picture(disparity))
     if calibration is None:
         return facts, files
+    if rectified:
+        write_image(file("rectified.png"), left)
+        write_calibration(file("rectified.json"), calibration, size=(left.shape[1], left.shape[0]))
     depth = prediction.depth(calibration)
     known = depth[np.isfinite(depth)]
     facts.append(f"depth {known.min():,.2f} to {known.max():,.2f} m" if known.size else "no depth")
@@ -248,6 +279,13 @@ def write_results(
 
 def _no_calibration(left: Path) -> str:
     return f"no calibration is known for {left}; give --calib, or --focal and --baseline"
+
+
+def tell_doubt(doubt: str, *, strict: bool) -> None:
+    """Warn of what looks wrong on stderr, or refuse it with an `InputError`."""
+    if strict:
+        raise InputError(doubt)
+    _warn(f"WARNING: {doubt}")
 
 
 def _warn(text: str) -> None:

@@ -1,6 +1,5 @@
 """From two cameras that look in roughly the same direction to a rectified pair."""
 
-import dataclasses
 from typing import Any
 
 import cv2
@@ -9,65 +8,33 @@ import numpy.typing as npt
 
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
+from linstereo.geometry.stereo_rig import Distortion, StereoRig
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class StereoRig:
-    """Two cameras without lens distortion (or whose images were undistorted) and how they stand to each other."""
-
-    left_matrix: npt.NDArray[np.float64]
-    """[3, 3], [f_x 0 c_x; 0 f_y c_y; 0 0 1] in pixels, the centre of the top left pixel being (0, 0)."""
-    right_matrix: npt.NDArray[np.float64]
-    """[3, 3], the same for the right camera."""
-    rotation: npt.NDArray[np.float64]
-    """[3, 3], with `translation`: the right camera sees the left camera's point X at rotation @ X + translation."""
-    translation: npt.NDArray[np.float64]
-    """[3], metres; the first number is negative when the right camera is on the right."""
-    width: int
-    """Of the images of both cameras, in pixels."""
-    height: int
-    """Of the images of both cameras, in pixels."""
-
-    def __post_init__(self) -> None:
-        for name, shape in (
-            ("left_matrix", (3, 3)),
-            ("right_matrix", (3, 3)),
-            ("rotation", (3, 3)),
-            ("translation", (3,)),
-        ):
-            value = getattr(self, name)
-            if value.shape != shape or not np.isfinite(value).all():
-                raise InputError(f"the rig's {name} is {value.tolist()}; it must be {shape} finite numbers")
-        for name in ("left_matrix", "right_matrix"):
-            matrix = getattr(self, name)
-            if min(matrix[0, 0], matrix[1, 1]) <= 0 or matrix[1, 0] != 0 or not np.array_equal(matrix[2], [0, 0, 1]):
-                raise InputError(f"the rig's {name} is {matrix.tolist()}; it must be [f_x 0 c_x; 0 f_y c_y; 0 0 1]")
-        if np.abs(self.rotation @ self.rotation.T - np.eye(3)).max() > 1e-3 or np.linalg.det(self.rotation) < 0:
-            raise InputError(f"the rig's rotation is {self.rotation.tolist()}; it must be a rotation matrix")
-        if self.width <= 0 or self.height <= 0:
-            raise InputError(f"the rig's images are {self.width} x {self.height} pixels; both must be greater than 0")
-        if self.translation[0] >= 0:
-            raise InputError("the rig's right camera is not on the right of the left one; swap the two images")
+MAX_ANGLE = 60.0
+"""Degrees from the optical axis up to which the picture of a fisheye lens is kept: a plane that took in 90 would be
+infinitely large, and each degree costs resolution in the middle."""
+_GRID = 32  # samples along each side of an image
+_MAX_FOLDED = 0.01  # of the result
+_MAX_ZOOM = 8.0
 
 
 class Rectification:
-    """Turns the images of a `StereoRig` into a rectified pair of the same size; `calibration` belongs to the result."""
+    """Turns the images of a `StereoRig` into a rectified pair of the same size; `calibration` belongs to the result.
 
-    def __init__(self, rig: StereoRig) -> None:
-        size = (rig.width, rig.height)
-        none = np.zeros(5)
+    Both rectified cameras have the same focal length and principal point, so that infinity has the disparity 0.
+
+    Args:
+        rig: the two cameras.
+        alpha: 0 crops to pixels that both given images fill, 1 keeps all their pixels, with black around them; of a
+            fisheye lens, those within `MAX_ANGLE`.
+    """
+
+    def __init__(self, rig: StereoRig, *, alpha: float = 0.0) -> None:
+        if not 0 <= alpha <= 1:
+            raise InputError(f"alpha is {alpha}; it must be from 0 (crop) to 1 (keep all pixels)")
         self._rig = rig
-        self._rotation, right_rotation, left_projection, right_projection, *_ = cv2.stereoRectify(
-            rig.left_matrix,
-            none,
-            rig.right_matrix,
-            none,
-            size,
-            rig.rotation,
-            rig.translation.reshape(3, 1),
-            flags=cv2.CALIB_ZERO_DISPARITY,
-            alpha=0,  # no pixel of the result lies outside of the given images
-        )
+        # [3, 3], from the coordinates of the left camera as it stands to those of the rectified one
+        self.rotation, right_rotation, left_projection, right_projection = _projections(rig, alpha)
         self.calibration = StereoCalibration(
             focal=float(left_projection[0, 0]),
             baseline=float(-right_projection[0, 3] / right_projection[0, 0]),
@@ -76,12 +43,17 @@ class Rectification:
             doffs=float(right_projection[0, 2] - left_projection[0, 2]),
             aspect=float(left_projection[1, 1] / left_projection[0, 0]),
         )
-        self._left_maps = cv2.initUndistortRectifyMap(
-            rig.left_matrix, none, self._rotation, left_projection, size, cv2.CV_32FC1
-        )
-        self._right_maps = cv2.initUndistortRectifyMap(
-            rig.right_matrix, none, right_rotation, right_projection, size, cv2.CV_32FC1
-        )
+        magnified = self.calibration.focal / rig.left_matrix[0, 0]
+        if not 1 / _MAX_ZOOM <= magnified <= _MAX_ZOOM:
+            raise InputError(
+                f"rectified, the images would be magnified {magnified:.2g} times; check the rotation between the "
+                "cameras and the distortion coefficients"
+            )
+        size = (rig.width, rig.height)
+        self._left_maps = _maps(rig.left_matrix, rig.left_distortion, self.rotation, left_projection, size)
+        self._right_maps = _maps(rig.right_matrix, rig.right_distortion, right_rotation, right_projection, size)
+        for side, maps in (("left", self._left_maps), ("right", self._right_maps)):
+            _check_maps(maps, size, side)
 
     def left(self, image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         """The rectified left image, uint8 [H, W, 3], of the left image as taken."""
@@ -98,7 +70,7 @@ class Rectification:
         right, y down, z forward), of the pixels of the left image as taken; NaN where unknown. Each pixel of
         the result takes the nearest of them, so that no depth is invented between near and far.
         """
-        depth = points.astype(np.float64) @ self._rotation[2]  # [H, W], z after turning the camera
+        depth = points.astype(np.float64) @ self.rotation[2]  # [H, W], z after turning the camera
         depth[~(np.isfinite(depth) & (depth > 0))] = 0
         self._check_size(depth)
         nearest = cv2.remap(depth.astype(np.float32), *self._left_maps, interpolation=cv2.INTER_NEAREST)
@@ -115,6 +87,111 @@ class Rectification:
                 f"the image is {width} x {height} pixels, the calibration is for "
                 f"{self._rig.width} x {self._rig.height}; give images of that size"
             )
+
+
+def _projections(rig: StereoRig, alpha: float) -> tuple[npt.NDArray[np.float64], ...]:
+    """Rotations [3, 3] and projections [3, 4] of the two rectified cameras: R1, R2, P1, P2 in OpenCV's names."""
+    fisheye = "equidistant" in (rig.left_distortion.kind, rig.right_distortion.kind)
+    none = np.zeros(5)
+    try:
+        found = cv2.stereoRectify(
+            rig.left_matrix,
+            none if fisheye else rig.left_distortion.array,
+            rig.right_matrix,
+            none if fisheye else rig.right_distortion.array,
+            (rig.width, rig.height),
+            rig.rotation,
+            rig.translation.reshape(3, 1),
+            flags=cv2.CALIB_ZERO_DISPARITY,
+            alpha=alpha,
+        )
+    except cv2.error as error:
+        raise InputError("OpenCV cannot rectify this rig; check its matrices, rotation and translation") from error
+    left_rotation, right_rotation, left_projection, right_projection = (np.asarray(m, np.float64) for m in found[:4])
+    if fisheye:  # the rotations depend on the pose alone
+        matrix = _fisheye_matrix(rig, (left_rotation, right_rotation), alpha)
+        left_projection = np.concatenate([matrix, np.zeros((3, 1))], axis=1)
+        right_projection = left_projection.copy()
+        right_projection[0, 3] = -matrix[0, 0] * rig.baseline
+    return left_rotation, right_rotation, left_projection, right_projection
+
+
+def _fisheye_matrix(
+    rig: StereoRig, rotations: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]], alpha: float
+) -> npt.NDArray[np.float64]:
+    """The matrix [3, 3] of both rectified cameras, between the pictures' inner (alpha 0) and outer rectangles (1)."""
+    cameras = (
+        (rig.left_matrix, rig.left_distortion, rotations[0]),
+        (rig.right_matrix, rig.right_distortion, rotations[1]),
+    )
+    inner, outer = zip(*(_rectangles(*camera, width=rig.width, height=rig.height) for camera in cameras), strict=True)
+    low, high = np.max([r[0] for r in inner], axis=0), np.min([r[1] for r in inner], axis=0)  # [2], x and y
+    if not (low < high).all():
+        raise InputError("the rig's two cameras have no view in common; check the rotation between them")
+    outside = np.min([r[0] for r in outer], axis=0), np.max([r[1] for r in outer], axis=0)
+    size = np.array([rig.width, rig.height])
+    focal = (1 - alpha) * (size / (high - low)).max() + alpha * (size / (outside[1] - outside[0])).min()
+    middle = (1 - alpha) * (low + high) / 2 + alpha * (outside[0] + outside[1]) / 2
+    cx, cy = (size - 1) / 2 - focal * middle
+    return np.array([[focal, 0, cx], [0, focal, cy], [0, 0, 1]])
+
+
+def _rectangles(
+    matrix: npt.NDArray[np.float64],
+    distortion: Distortion,
+    rotation: npt.NDArray[np.float64],
+    *,
+    width: int,
+    height: int,
+) -> tuple[tuple[npt.NDArray[np.float64], ...], tuple[npt.NDArray[np.float64], ...]]:
+    """The rectangles within and around a picture, on the plane at distance 1 of the rectified camera.
+
+    Each is its low and its high corner, [2] (x, y). They are found from the picture's border.
+    """
+    steps = np.linspace(0, 1, _GRID)
+    sides = []
+    for x, y in ((0.0, steps), (1.0, steps), (steps, 0.0), (steps, 1.0)):  # left, right, top, bottom
+        share = np.stack(np.broadcast_arrays(x, y), axis=1)
+        rays, found = distortion.rays(share * [width - 1, height - 1], matrix)
+        edge = np.cos(np.deg2rad(MAX_ANGLE))
+        far = ~found | (rays[:, 2] < edge)
+        across = rays[:, :2] / np.maximum(np.linalg.norm(rays[:, :2], axis=1, keepdims=True), 1e-12)
+        rays[far, :2], rays[far, 2] = across[far] * np.sqrt(1 - edge**2), edge
+        turned = rays @ rotation.T
+        sides.append(turned[:, :2] / np.maximum(turned[:, 2:], edge / 2))  # [_GRID, 2]
+    left, right, top, bottom = sides
+    inner = np.array([left[:, 0].max(), top[:, 1].max()]), np.array([right[:, 0].min(), bottom[:, 1].min()])
+    everywhere = np.concatenate(sides)
+    return inner, (everywhere.min(axis=0), everywhere.max(axis=0))
+
+
+def _maps(
+    matrix: npt.NDArray[np.float64],
+    distortion: Distortion,
+    rotation: npt.NDArray[np.float64],
+    projection: npt.NDArray[np.float64],
+    size: tuple[int, int],
+) -> tuple[Any, Any]:
+    """Columns and rows, float32 [H, W], at which the given image shows the pixels of the rectified one."""
+    if distortion.kind == "equidistant":
+        return cv2.fisheye.initUndistortRectifyMap(
+            matrix, distortion.array, rotation, projection[:, :3], size, cv2.CV_32FC1
+        )
+    return cv2.initUndistortRectifyMap(matrix, distortion.array, rotation, projection, size, cv2.CV_32FC1)
+
+
+def _check_maps(maps: tuple[Any, Any], size: tuple[int, int], side: str) -> None:
+    """Refuse a distortion that would show parts of an image twice, or hardly any of it."""
+    step = max(1, min(size) // _GRID)
+    x, y = (values[::step, ::step] for values in maps)
+    inside = (x >= 0) & (x < size[0]) & (y >= 0) & (y < size[1])
+    with np.errstate(invalid="ignore", over="ignore"):
+        folded = (np.diff(x, axis=1)[:-1] <= 0) | (np.diff(y, axis=0)[:, :-1] <= 0)
+    if not (inside.any() and (folded & inside[:-1, :-1]).mean() <= _MAX_FOLDED):
+        raise InputError(
+            f"the {side} camera's distortion folds the image over or moves it out of sight; check the order of its "
+            "coefficients, their model and the image size, or use a smaller alpha"
+        )
 
 
 def points_at_distance(

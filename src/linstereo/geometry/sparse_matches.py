@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from linstereo.errors import InputError
 
 _BLOCK = 128  # left keypoints compared at once; bounds the memory of the distance matrix
+FREE_PIXELS = 200_000
+"""To how many pixels `match_anywhere` reduces larger images."""
 _CONTRAST_THRESHOLD = 0.01  # a quarter of OpenCV's default: hazy, low-contrast water still gives keypoints
 
 
@@ -79,22 +81,8 @@ def match_sparse(
         max_pixels: larger images are reduced to this many pixels first, since SIFT's scale space takes about
             240 bytes per pixel and a coarse start does not need the last tenth of a pixel.
     """
-    for name, image in (("left", left), ("right", right)):
-        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-            raise InputError(
-                f"the {name} image must be uint8 [H, W, 3], but is {image.dtype} {list(image.shape)}; "
-                "convert it to 8-bit RGB first."
-            )
-    if left.shape != right.shape:
-        raise InputError(
-            f"left and right image must have one size, but are {left.shape[1]}x{left.shape[0]} and "
-            f"{right.shape[1]}x{right.shape[0]}; pass a rectified pair."
-        )
+    keys, size = _keypoints_of_pair(left, right, max_keypoints=max_keypoints, max_pixels=max_pixels)
     height, width = left.shape[:2]
-    reduction = min(1.0, (max_pixels / (height * width)) ** 0.5)
-    size = (max(1, round(height * reduction)), max(1, round(width * reduction)))
-    sift = cv2.SIFT.create(nfeatures=max_keypoints, contrastThreshold=_CONTRAST_THRESHOLD, enable_precise_upscale=True)
-    keys = [_keypoints(image, size=size, sift=sift) for image in (left, right)]
     pairs = _mutual_matches(*keys, max_row_offset=max_row_offset, ratio=ratio, max_distance=max_distance)
     corners = np.concatenate([keys[0].points[pairs[:, 0]], keys[1].points[pairs[:, 1]]], axis=1)  # [M, 4]
     corners = np.unique(corners, axis=0)  # a corner with two orientations is two keypoints, but one match
@@ -110,11 +98,63 @@ def match_sparse(
     )
 
 
+class FreeMatches(NamedTuple):
+    """Correspondences of two images that need not be rectified, nor belong together."""
+
+    points: NDArray[np.float64]
+    """[M, 4], (x, y) in the left image and (x, y) in the right one, px of the images as given."""
+    keypoints: tuple[int, int]
+    """Keypoints that there were to match, in the left and in the right image."""
+
+
+def match_anywhere(
+    left: NDArray[np.uint8],
+    right: NDArray[np.uint8],
+    *,
+    max_keypoints: int = 1500,
+    ratio: float = 0.75,
+    max_distance: float = 250.0,
+    max_pixels: int = FREE_PIXELS,
+) -> FreeMatches:
+    """Match SIFT keypoints of two images wherever they are, to see whether and how the images belong together.
+
+    The arguments are those of `match_sparse`, without a limit on the rows; deterministic like it.
+    """
+    keys, size = _keypoints_of_pair(left, right, max_keypoints=max_keypoints, max_pixels=max_pixels)
+    pairs = _mutual_matches(*keys, max_row_offset=float(size[0]), ratio=ratio, max_distance=max_distance)
+    corners = np.concatenate([keys[0].points[pairs[:, 0]], keys[1].points[pairs[:, 1]]], axis=1)  # [M, 4]
+    scale = np.array([left.shape[1] / size[1], left.shape[0] / size[0]] * 2)
+    points = (np.unique(corners, axis=0) + 0.5) * scale - 0.5
+    return FreeMatches(np.asarray(points), (len(keys[0].points), len(keys[1].points)))
+
+
 class _Keypoints(NamedTuple):
     """Places (x, y) [K, 2], by row, and descriptors [K, 128]."""
 
     points: NDArray[np.float64]
     descriptors: NDArray[np.float32]
+
+
+def _keypoints_of_pair(
+    left: NDArray[np.uint8], right: NDArray[np.uint8], *, max_keypoints: int, max_pixels: int
+) -> tuple[list[_Keypoints], tuple[int, int]]:
+    """The keypoints of two images reduced to at most `max_pixels`, and the height and width of the reduced images."""
+    for name, image in (("left", left), ("right", right)):
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+            raise InputError(
+                f"the {name} image must be uint8 [H, W, 3], but is {image.dtype} {list(image.shape)}; "
+                "convert it to 8-bit RGB first."
+            )
+    if left.shape != right.shape:
+        raise InputError(
+            f"left and right image must have one size, but are {left.shape[1]}x{left.shape[0]} and "
+            f"{right.shape[1]}x{right.shape[0]}; pass a rectified pair."
+        )
+    height, width = left.shape[:2]
+    reduction = min(1.0, (max_pixels / (height * width)) ** 0.5)
+    size = (max(1, round(height * reduction)), max(1, round(width * reduction)))
+    sift = cv2.SIFT.create(nfeatures=max_keypoints, contrastThreshold=_CONTRAST_THRESHOLD, enable_precise_upscale=True)
+    return [_keypoints(image, size=size, sift=sift) for image in (left, right)], size
 
 
 def _keypoints(image: NDArray[np.uint8], *, size: tuple[int, int], sift: cv2.SIFT) -> _Keypoints:

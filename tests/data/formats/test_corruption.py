@@ -18,14 +18,17 @@ import cv2
 import numpy as np
 import OpenEXR
 import pytest
+from tests.data.camera_files import kalibr_text, opencv_fields, write_opencv
 from tests.data.formats.test_calibration_files import KITTI_RAW, MIDDLEBURY
 from tests.data.formats.test_mat import compressed, mat_file, variable
 from tests.data.mat_files import NESTED_OBJECTS, OBJECT_WITH_SAVEOBJ
 from tests.data.png_making import chunk
+from tests.geometry.raw_pairs import raw_rig
 from tests.waiting import PATIENCE
 
 from linstereo.data.datasets.squid_files import read_squid_calibration, read_squid_distance
 from linstereo.data.formats.calibration_files import read_kitti_calibration, read_middlebury_calibration
+from linstereo.data.formats.camera_files import cameras_for_size
 from linstereo.data.formats.disparity import read_disparity, write_disparity
 from linstereo.data.formats.exr import read_exr, write_exr
 from linstereo.data.formats.images import read_image, write_image
@@ -35,7 +38,7 @@ from linstereo.data.formats.pfm import read_pfm, write_pfm
 from linstereo.data.formats.png import read_png_values
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
-from linstereo.geometry.rectification import StereoRig
+from linstereo.geometry.stereo_rig import StereoRig
 
 CORRUPTIONS = 10_000
 MEMORY_LIMIT = 2 * 2**30  # of all address space beyond what the libraries take when they are loaded
@@ -54,6 +57,10 @@ PICTURE = cv2.GaussianBlur(RNG.integers(0, 256, (24, 31, 3), dtype=np.uint8), (0
 MAP = RNG.uniform(0.5, 60, (13, 17)).astype(np.float32)
 
 Reader = Callable[[Path], Any]
+
+
+def read_raw_cameras(path: Path) -> StereoCalibration | StereoRig:
+    return cameras_for_size(path, width=640, height=480, image="left.png", resize=True)
 
 
 def originals(folder: Path) -> Iterator[tuple[Reader, str, bytes]]:
@@ -89,6 +96,9 @@ def originals(folder: Path) -> Iterator[tuple[Reader, str, bytes]]:
         yield read_exr, ".exr", written(".exr", lambda path, h=header, c=channels: OpenEXR.File(h, c).write(str(path)))
     yield read_middlebury_calibration, ".txt", MIDDLEBURY.encode()
     yield read_kitti_calibration, ".txt", KITTI_RAW.encode()
+    for suffix in (".yml", ".xml"):
+        yield read_raw_cameras, suffix, written(suffix, lambda path: write_opencv(path, opencv_fields(raw_rig())))
+    yield read_raw_cameras, ".yaml", kalibr_text(raw_rig()).encode()
     yield read_squid_calibration, ".mat", NESTED_OBJECTS
     yield read_squid_calibration, ".mat", OBJECT_WITH_SAVEOBJ
     yield read_squid_distance, ".mat", mat_file(variable("dist_map_l", MAP.astype(np.float64)))

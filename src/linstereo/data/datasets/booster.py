@@ -32,7 +32,7 @@ from linstereo.data.datasets.layout import (
     require_some,
 )
 from linstereo.data.datasets.reading import read_sample
-from linstereo.data.formats.calibration_files import naming_calibration
+from linstereo.data.formats.calibration_fields import naming_calibration
 from linstereo.data.formats.png import read_png_values
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 from linstereo.errors import InputError

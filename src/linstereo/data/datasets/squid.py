@@ -49,7 +49,8 @@ from linstereo.data.formats.mat import mat_names
 from linstereo.data.sample import ListedDataset, PairFiles, StereoSample
 from linstereo.errors import InputError
 from linstereo.geometry.depth import depth_to_disparity
-from linstereo.geometry.rectification import Rectification, StereoRig, points_at_distance
+from linstereo.geometry.rectification import Rectification, points_at_distance
+from linstereo.geometry.stereo_rig import StereoRig
 
 NAME = "squid"
 SITES = ("Katzaa", "Michmoret", "Nachsholim", "Satil")

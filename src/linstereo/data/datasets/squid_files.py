@@ -25,11 +25,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from linstereo.data.formats.calibration_files import naming_calibration
+from linstereo.data.formats.calibration_fields import naming_calibration
 from linstereo.data.formats.float_maps import as_float_map, to_float32
 from linstereo.data.formats.mat import read_mat
 from linstereo.errors import InputError
-from linstereo.geometry.rectification import StereoRig
+from linstereo.geometry.stereo_rig import StereoRig
 
 FilePath = str | os.PathLike[str]
 Side = Literal["left", "right"]

@@ -14,30 +14,31 @@ of the rectified cameras, 0 and 1 grey, 2 and 3 colour. They are called P_rect_0
 the offset from camera 0 times the focal length, in pixels times metres.
 """
 
-import contextlib
 import dataclasses
 import json
-import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from linstereo.data.formats.calibration_fields import (
+    FOCAL_TOLERANCE,
+    FilePath,
+    check_size,
+    naming_calibration,
+    rectified_cameras,
+)
 from linstereo.errors import InputError
 from linstereo.files import atomic_path, read_file
 from linstereo.geometry.calibration import StereoCalibration
-
-FilePath = str | os.PathLike[str]
 
 CALIBRATION_SUFFIXES = (".json", ".txt")
 CALIBRATION_FILES = tuple(f"calib{suffix}" for suffix in CALIBRATION_SUFFIXES)
 """What the calibration beside some images is called."""
 _SIZE_FIELDS = ("width", "height")
-_ASPECT_TOLERANCE = 0.02  # of a resized picture's sides, besides their rounding to whole pixels
-_FOCAL_TOLERANCE = 1e-3
 
 
 def read_calibration(path: FilePath, *, grey: bool = False) -> StereoCalibration:
@@ -77,32 +78,20 @@ def calibration_for_size(
         width: of the images, px.
         height: of the images, px.
         image: which image that is, for the error.
-        resize: scale the calibration to the size of the images instead. They must be the whole picture: proportions
-            that are off by more than 2 % are still refused.
+        resize: scale the calibration to the size of the images instead, see `check_size`.
         grey: see `read_calibration`.
     """
     calibration = read_calibration(path, grey=grey)
     size = _calibrated_size(path, grey=grey)
-    if size is None or size == (width, height):
-        return calibration
-    sizes = f"{path} is for images of {size[0]} x {size[1]} px, but {image} is {width} x {height} px"
-    if min(size) < 1:
-        raise InputError(f"{sizes}; correct the size in the calibration")
-    sx, sy = width / size[0], height / size[1]
-    if not resize:
-        raise InputError(
-            f"{sizes}; give the calibration for that size, or have it scaled if the whole picture was resized "
-            "(linstereo predict --scale-calib)"
-        )
-    if abs(sx / sy - 1) > _ASPECT_TOLERANCE + 1 / min(width, height):
-        raise InputError(f"{sizes}, which is not the same picture resized; give the calibration of the cropped image")
-    return calibration.scaled(sx, sy)
+    scale = check_size(size, width=width, height=height, path=path, image=image, resize=resize)
+    return calibration.scaled(width / size[0], height / size[1]) if scale and size else calibration
 
 
-def write_calibration(path: FilePath, calibration: StereoCalibration) -> None:
-    """Write calib.json; reading it gives back `calibration`. Atomic."""
+def write_calibration(path: FilePath, calibration: StereoCalibration, *, size: tuple[int, int] | None = None) -> None:
+    """Write calib.json; reading it gives back `calibration`. `size` is width and height of its images, px. Atomic."""
+    content = dataclasses.asdict(calibration) | dict(zip(_SIZE_FIELDS, size or (), strict=False))
     with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(dataclasses.asdict(calibration), indent=2) + "\n", encoding="ascii")
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="ascii")
 
 
 def read_middlebury_calibration(path: FilePath) -> StereoCalibration:
@@ -112,7 +101,7 @@ def read_middlebury_calibration(path: FilePath) -> StereoCalibration:
     right = _camera_matrix(fields, "cam1", path)
     if "baseline" not in fields:
         raise InputError(f"{path} has no line baseline=...; a calib.txt needs cam0, cam1 and baseline")
-    if abs(left[0, 0] - right[0, 0]) > _FOCAL_TOLERANCE * abs(left[0, 0]):
+    if abs(left[0, 0] - right[0, 0]) > FOCAL_TOLERANCE * abs(left[0, 0]):
         raise InputError(f"{path} has two focal lengths, {left[0, 0]:g} and {right[0, 0]:g}; rectify the images first")
     doffs = float(_number(fields["doffs"], path)) if "doffs" in fields else right[0, 2] - left[0, 2]
     return _calibration(
@@ -166,28 +155,7 @@ def read_kitti_calibration(path: FilePath, *, grey: bool = False) -> StereoCalib
         raise InputError(f"{path} is not a KITTI calibration file with {wanted}; check the path")
     left = _matrix(fields[left_name].split(), (3, 4), left_name, path)
     right = _matrix(fields[right_name].split(), (3, 4), right_name, path)
-    if left[0, 0] == 0 or abs(left[0, 0] - right[0, 0]) > _FOCAL_TOLERANCE * abs(left[0, 0]):
-        raise InputError(
-            f"{path} has the focal lengths {left[0, 0]:g} and {right[0, 0]:g}; they must be equal and not 0"
-        )
-    return _calibration(
-        path=path,
-        focal=left[0, 0],
-        focal_y=left[1, 1],
-        baseline=(left[0, 3] - right[0, 3]) / left[0, 0],
-        cx=left[0, 2],
-        cy=left[1, 2],
-        doffs=right[0, 2] - left[0, 2],
-    )
-
-
-@contextlib.contextmanager
-def naming_calibration(path: FilePath) -> Iterator[None]:
-    """Let what is wrong with the numbers of a calibration be told with the file that holds them."""
-    try:
-        yield
-    except (InputError, OverflowError) as error:
-        raise InputError(f"{path} is not a valid calibration: {error}") from error
+    return rectified_cameras(left, right, path=path)
 
 
 def _read_json(path: FilePath) -> dict[str, int | float]:
