@@ -4,11 +4,13 @@
 
 renders the same frames in both modes and writes benchmarks/seastereo.md and docs/images/seastereo_modes.jpg. Costs are
 CPU seconds of Blender, so that they do not depend on what else the machine does; on free cores a pair takes that
-divided by their number.
+divided by their number. With `--results A/results.json B/results.json` of `linstereo evaluate` on a rendered dataset,
+there is a table of methods by type of water, too.
 """
 
 import argparse
 import itertools
+import json
 import os
 import platform
 import resource
@@ -63,6 +65,35 @@ def render(root: Path, settings: RenderSettings, configuration: Configuration, t
     return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / max(report.written, 1)
 
 
+def by_water(results: list[Path]) -> list[str]:
+    """A table of the mean EPE and the mean share of errors above 3 px, of each method in each type of water."""
+    if not results:
+        return []
+    titles, figures = [], []
+    for path in results:
+        content = json.loads(path.read_text("utf-8"))
+        titles.append(content["method"]["title"])
+        images = next(iter(content["benchmarks"].values()))["images"]
+        scores: dict[str, list[tuple[float, float]]] = {}
+        for image in images:
+            _, _, _, water, depth, *_ = image["name"].split("_")
+            region = image["regions"]["all"]
+            scores.setdefault(f"{water}, {depth}", []).append((region["EPE"], region["bad3"]))
+        figures.append({kind: np.mean(values, axis=0) for kind, values in scores.items()})
+    pairs = sum(len(values) for values in scores.values())
+    lines = [
+        "",
+        f"EPE (px) and bad3 (%) by type of water, all pixels with ground truth, {pairs} pairs:",
+        "",
+        "| water | " + " | ".join(f"{title}: EPE | bad3" for title in titles) + " |",
+        "|---|" + "---|---|" * len(titles),
+    ]
+    for kind in figures[0]:
+        cells = " | ".join(f"{figure[kind][0]:.2f} | {figure[kind][1]:.1f}" for figure in figures)
+        lines.append(f"| {kind} | {cells} |")
+    return lines
+
+
 def run() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -73,6 +104,7 @@ def run() -> None:
     parser.add_argument("--analytic-samples", type=int)
     parser.add_argument("--volume-samples", type=int)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--results", type=Path, nargs="+", default=[], help="files of `linstereo evaluate`")
     parser.add_argument("--write", action="store_true", help="write the tables and the picture")
     options = parser.parse_args()
     chosen = [c for name in NAMES for c in all_configurations(0) if c.name == name]
@@ -113,6 +145,7 @@ def run() -> None:
             if one and two:
                 ratio = " | ".join(f"{b / max(a, 1e-6):.2f}" for a, b in zip(one, two, strict=True))
                 lines.append(f"| {configuration.name} | {low:g} to {high:g} | {ratio} |")
+    lines += by_water(options.results)
     print("\n".join(lines))
     if options.write:
         Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -65,7 +65,13 @@ class BlenderProcess:
         words = [str(program), "-I", str(_WORKER)] if python else _executable_words(program)
         try:
             self._process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=clean, text=True
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=clean,
+                text=True,
+                start_new_session=True,  # Ctrl-C is for us; Blender ends when it reads no more requests
             )
         except OSError as error:
             self._log.close()

@@ -214,6 +214,7 @@ class ChunkRenderer:
         self._blender: BlenderProcess | None = None
         self._scene: Scene | None = None
         self._loaded = False
+        self._given_up = threading.Event()
 
     def __enter__(self) -> "ChunkRenderer":
         return self
@@ -223,7 +224,11 @@ class ChunkRenderer:
         self._temporary.cleanup()
 
     def stop(self) -> None:
-        """End Blender, whatever it does at the moment."""
+        """End Blender, whatever it does at the moment, for good; may be called while another thread renders."""
+        self._given_up.set()
+        self._end_blender()
+
+    def _end_blender(self) -> None:
         if self._blender is not None:
             self._blender.close()
         self._blender, self._loaded = None, False
@@ -259,6 +264,8 @@ class ChunkRenderer:
     def _render(self, scene: Scene, frame: int) -> None:
         for attempt in range(1, TRIES + 1):
             try:
+                if self._given_up.is_set():
+                    raise BlenderDiedError("it was stopped")
                 if self._blender is None:
                     self._blender = BlenderProcess(self._program)
                 if not self._loaded:
@@ -268,7 +275,9 @@ class ChunkRenderer:
                 self._blender.render(frame, self._folder)
                 return
             except BlenderDiedError as error:
-                self.stop()
+                if self._given_up.is_set():
+                    raise
+                self._end_blender()
                 self.report.died += 1
                 if attempt == TRIES:
                     raise InputError(
@@ -319,7 +328,7 @@ class LocalFarm:
                             break
             except queue.Empty:
                 pass
-            except BaseException as error:  # told to the thread that waits for the frames
+            except BaseException as error:  # told to the thread that waits for the frames, unless that ended Blender
                 finished.put(error)
             finally:
                 finished.put(None)
