@@ -178,7 +178,7 @@ def _anchor(rng: np.random.Generator) -> Thing:
     parts.append(moved(torus(0.09, 0.025), translation=(0, -tall - 0.08, 0)))
     for s in (-1, 1):
         fluke = moved(cylinder(0.13, 0.2, top_radius=0.0, sides=4), rotation=roll(s * 0.5))
-        parts.append(moved(fluke, translation=(s * reach * 0.94, -0.55, 0)))
+        parts.append(moved(fluke, translation=(s * reach * 0.94, -0.5 + 0.34 * reach, 0)))
     return [upright(parts, Look("rust", (0.22, 0.11, 0.06), float(rng.uniform(0, 100))))]
 
 
