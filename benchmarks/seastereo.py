@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from linstereo.data.formats.depth_maps import read_depth
 from linstereo.data.formats.images import read_image, write_image
 from linstereo.synthesis.seastereo.files import frame_files
-from linstereo.synthesis.seastereo.plan import FRAMES, Configuration, all_configurations
+from linstereo.synthesis.seastereo.plan import FRAMES, WATER_SETTINGS, Configuration, all_configurations
 from linstereo.synthesis.seastereo.render import MODES, Job, LocalFarm, RenderSettings, chosen_frames, render_plan
 from linstereo.visualize import captioned
 
@@ -62,7 +62,8 @@ def render(root: Path, settings: RenderSettings, configuration: Configuration, t
         job=lambda folder: Job(root=folder, settings=settings, threads=threads),
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / max(report.written, 1)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return spent if report.written else 0.0
 
 
 def by_water(results: list[Path]) -> list[str]:
@@ -83,12 +84,16 @@ def by_water(results: list[Path]) -> list[str]:
     pairs = sum(len(values) for values in scores.values())
     lines = [
         "",
+        "## The bundled model against SGBM",
+        "",
         f"EPE (px) and bad3 (%) by type of water, all pixels with ground truth, {pairs} pairs:",
         "",
         "| water | " + " | ".join(f"{title}: EPE | bad3" for title in titles) + " |",
         "|---|" + "---|---|" * len(titles),
     ]
-    for kind in figures[0]:
+    for kind in (f"{water}, {depth}" for water, depth in WATER_SETTINGS):
+        if any(kind not in figure for figure in figures):
+            continue
         cells = " | ".join(f"{figure[kind][0]:.2f} | {figure[kind][1]:.1f}" for figure in figures)
         lines.append(f"| {kind} | {cells} |")
     return lines
@@ -114,12 +119,17 @@ def run() -> None:
         for mode in MODES
     }
     frame = chosen_frames(1)[0]
+    kept = options.out / "costs.json"
+    costs: dict[str, float] = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
     cost: dict[tuple[str, str], float] = {}
     for configuration in chosen:
         for mode in MODES:
             spent = render(options.out / mode, settings[mode], configuration, options.threads)
-            cost[configuration.name, mode] = spent
-            print(f"{configuration.name} {mode}: {spent:.1f} CPU s")
+            key = f"{configuration.name} {mode}"
+            costs[key] = spent or costs.get(key, 0.0)
+            cost[configuration.name, mode] = costs[key]
+            print(f"{key}: {costs[key]:.1f} CPU s")
+            kept.write_text(json.dumps(costs), "utf-8")
     lines = [
         "# SeaStereo: cost of a pair, and agreement of the two water modes",
         "",
@@ -133,6 +143,8 @@ def run() -> None:
         *(f"| {c.name} | {cost[c.name, 'analytic']:.0f} | {cost[c.name, 'volume']:.0f} |" for c in chosen),
         "",
         *_totals(chosen, cost, options.height * options.width),
+        "",
+        "## Agreement of the two modes",
         "",
         "Mean linear colour of the left image by depth, volume mode over analytic mode:",
         "",

@@ -33,13 +33,12 @@ def gallery(data: Path) -> Rgb:
         for depth in FLOOR_DEPTHS:
             sample = samples.get(water + depth)
             if sample is None:
-                tiles.append(np.full((HEIGHT + 20, 3 * WIDTH, 3), 255, np.uint8))
+                tiles.append(np.full_like(tiles[0], 255))
                 continue
             assert sample.disparity is not None
             pictures = np.hstack([sample.left, sample.right, colorize(sample.disparity, valid=sample.disparity > 0)])
             tiles.append(captioned(pictures, f"{water}, {depth}", width=3 * WIDTH, height=HEIGHT))
-        height = min(len(tile) for tile in tiles)
-        rows.append(np.hstack([tile[:height] for tile in tiles]))
+        rows.append(np.hstack(tiles))
     return np.vstack(rows)
 
 

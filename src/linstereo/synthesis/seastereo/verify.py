@@ -130,33 +130,38 @@ def _geometry(folder: Path, frame: int, info: Mapping[str, Any]) -> list[str]:
     if (occluded & (left == 0)).any():
         problems.append("something is occluded where there is nothing")
     seen = (left > 0) & ~occluded
-    other, weight = sampled_at_match(right, left)
-    off = np.abs(other - left)[seen & (weight > 0)]
+    off = disagreement(left, right)[seen]
     if off.size and float((off > AGREEMENT_TOLERANCE).mean()) > OUTLIERS:
         problems.append(
             f"left and right disparity differ on {100 * (off > AGREEMENT_TOLERANCE).mean():.1f} % of pixels"
         )
     images = [read_image(paths[kind]).astype(np.float64).mean(axis=-1) for kind in ("left", "right")]
-    moved, _ = sampled_at_match(images[1], left)
+    moved = moved_to_left(images[1], left)
     if seen.any() and float(np.median(np.abs(moved - images[0])[seen])) > PHOTOMETRIC_TOLERANCE:
         problems.append("the right image moved by the disparity is not the left image")
     return problems + _placing(folder, frame, info)
 
 
-def sampled_at_match(values: NDArray[np.float64], disparity: NDArray[np.float64]) -> tuple[Any, Any]:
-    """Values [H, W] of the right view at the match of each left pixel, between columns linearly, and where they exist.
+def disagreement(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """px [H, W] by which the disparity of each left pixel differs from the right view's at its match.
 
-    Where one of the two columns holds 0 (unknown), the other one counts alone.
+    The better one of the two columns around the match counts, since between the two there may be an edge.
     """
-    height, width = values.shape
+    height, width = left.shape
+    column = np.clip(np.arange(width) - left, 0, width - 1)
+    rows = np.arange(height)[:, None]
+    around = [right[rows, side(column).astype(np.int64)] for side in (np.floor, np.ceil)]
+    return np.asarray(np.minimum(*(np.abs(value - left) for value in around)))
+
+
+def moved_to_left(right: NDArray[np.float64], disparity: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The right image [H, W] as the left camera would see it: at the match of each left pixel, interpolated."""
+    height, width = right.shape
     column = np.clip(np.arange(width) - disparity, 0, width - 1)
     first = np.minimum(np.floor(column).astype(np.int64), width - 2)
     rows = np.arange(height)[:, None]
-    one, two = values[rows, first], values[rows, first + 1]
     share = column - first
-    weights = (1 - share) * (one != 0), share * (two != 0)
-    total = weights[0] + weights[1]
-    return (weights[0] * one + weights[1] * two) / np.maximum(total, 1e-9), total
+    return np.asarray((1 - share) * right[rows, first] + share * right[rows, first + 1])
 
 
 def _placing(folder: Path, frame: int, info: Mapping[str, Any]) -> list[str]:
