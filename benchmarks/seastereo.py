@@ -174,7 +174,13 @@ def run() -> None:
 
 def _totals(chosen: list[Configuration], cost: dict[tuple[str, str], float], pixels: int) -> list[str]:
     """What the whole dataset costs, 640 x 480 px, on one machine of two cores and on a hundred."""
-    lines = ["| all 40,320 pairs of 640 x 480 px | 1 machine of 2 cores | 100 such machines |", "|---|---|---|"]
+    lines = [
+        "Scaled by the number of pixels to 640 x 480, loading the scene for every pair included, which a long run does "
+        "once for several:",
+        "",
+        "| all 40,320 pairs of 640 x 480 px | 1 machine of 2 cores | 100 such machines |",
+        "|---|---|---|",
+    ]
     for mode in MODES:
         shallow = np.mean([cost[c.name, mode] for c in chosen if not c.deep])
         deep = np.mean([cost[c.name, mode] for c in chosen if c.deep])
