@@ -1,8 +1,8 @@
 """Stands in for Blender: answers as `blender_worker` does and renders a bare sea floor; can be made to die.
 
-Run as a program with the arguments of a Blender executable. With a file `kill_parent` beside the program it kills the
-process that started it, once. Frames whose number is in the file `die_on` beside the
-program are removed from it, and the process kills itself, once for each time that they are in there.
+Run as a program with the arguments of a Blender executable. Files beside the program say what goes wrong, once each:
+with `kill_parent` it kills the process that started it, with `die_at_start` itself before it is ready, and itself on
+each frame whose number is in `die_on`. With `fail` it reports an error every time.
 """
 
 import json
@@ -58,6 +58,9 @@ def render(scene, settings, frame, out):
 
 def main():
     here = Path(os.environ["FAKE_BLENDER"])
+    if (here / "die_at_start").is_file():
+        (here / "die_at_start").unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
     print("Blender 0.0, a fake")
     print(json.dumps({"ready": "0.0"}), flush=True)
     scene = settings = None

@@ -123,6 +123,12 @@ def test_a_blender_that_dies_loses_nothing(tmp_path, fake_blender):
     assert len(log) == len(set(log)) == 6  # none was rendered twice
 
 
+def test_a_blender_that_is_killed_while_it_starts_loses_nothing(tmp_path, fake_blender):
+    (fake_blender.parent / "die_at_start").touch()
+    report = run(tmp_path / "out", fake_blender, workers=1, configurations=TWO[:1], frames=1)
+    assert (report.written, report.died) == (1, 1)
+
+
 def test_a_frame_on_which_blender_always_dies_is_named(tmp_path, fake_blender):
     (fake_blender.parent / "die_on").write_text("20 " * 9)
     with pytest.raises(InputError, match=r"died 3 times on frame 20 of t.*something terrible"):

@@ -54,6 +54,8 @@ def find_blender(given: str | os.PathLike[str] | None = None) -> Path:
 class BlenderProcess:
     """One running Blender with one scene loaded; a context manager that ends it.
 
+    One that cannot start is an `InputError`; one that is killed while it starts a `BlenderDiedError`.
+
     Args:
         program: see `find_blender`.
     """
@@ -81,6 +83,8 @@ class BlenderProcess:
         except BlenderDiedError as error:
             last = self._last_words()
             self.close()
+            if self._process.returncode < 0:  # killed by a signal, not ended by itself
+                raise
             hint = ""
             if _LIBRARY_HINT in last:
                 hint = "; install that library (docs/seastereo.md lists what Blender needs)"
