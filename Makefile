@@ -1,15 +1,20 @@
 # make demo   disparity, depth, point clouds and pictures of the bundled pairs, into out/
 # make test   all tests
 # make lint   ruff, mypy, and what may import what (import-linter)
+# make blender   Blender's Python module into .venv-blender (1 GB), for `linstereo seastereo render`
 # make docs   the documentation with the API reference, into site/
 # Each target sets up its own environment in .venv; another Python: make PYTHON=python3.12 demo
 
 PYTHON ?= python3
 VENV := .venv
+BLENDER_VENV := .venv-blender
+# The Python that this Blender was built for
+BLENDER_PYTHON ?= python3.11
+BLENDER := bpy==4.5.15
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test lint docs blender clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/core.stamp
@@ -27,8 +32,10 @@ lint: $(VENV)/dev.stamp
 docs: $(VENV)/docs.stamp
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
+blender: $(BLENDER_VENV)/bpy.stamp
+
 clean:
-	rm -rf $(VENV) out site
+	rm -rf $(VENV) $(BLENDER_VENV) out site
 
 $(VENV)/created.stamp:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
@@ -46,4 +53,11 @@ $(VENV)/docs.stamp: $(VENV)/core.stamp
 $(VENV)/dev.stamp: $(VENV)/core.stamp tests/oracle.txt
 	$(PIP) --editable '.[dev]'
 	$(PIP) --no-deps --requirement tests/oracle.txt
+	touch $@
+
+$(BLENDER_VENV)/bpy.stamp: Makefile
+	$(BLENDER_PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "$(BLENDER) needs Python 3.11: make BLENDER_PYTHON=python3.11 blender")'
+	$(BLENDER_PYTHON) -m venv --clear $(BLENDER_VENV)
+	$(BLENDER_VENV)/bin/python -m pip --disable-pip-version-check install --quiet '$(BLENDER)'
+	$(BLENDER_VENV)/bin/python -I -c 'import bpy' || { echo 'Blender lacks a library that the line above names; docs/seastereo.md says how to install it' >&2; exit 1; }
 	touch $@

@@ -6,7 +6,7 @@ from typing import Literal
 
 from linstereo.errors import MissingExtraError
 
-Extra = Literal["synth", "train"]
+Extra = Literal["synth", "train", "cluster"]
 
 
 def require(module: str, *, extra: Extra, purpose: str) -> ModuleType:

@@ -1,6 +1,7 @@
 """Reading a file whole, with clear errors, and writing files that are either whole or not there at all."""
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -148,6 +149,23 @@ def remove_temporaries(folder: Path, *, below: bool = False) -> None:
             Path(base, name).unlink(missing_ok=True)
         if not below:
             folders.clear()
+
+
+@contextlib.contextmanager
+def filling(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Tell a full disk in one sentence, in a block that writes into the folder of a run that can be resumed."""
+    try:
+        yield
+    except (InputError, OSError) as error:
+        reason = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise InputError(
+                f"the disk of {folder} is full; free some space and run the same command again, it resumes where it "
+                "stopped"
+            ) from error
+        if isinstance(error, OSError):
+            raise InputError(f"cannot write into {folder}: {error.strerror}; check its permissions") from error
+        raise
 
 
 def _cannot_write(target: Path, error: OSError) -> InputError:

@@ -15,6 +15,8 @@ from linstereo.errors import InputError
 from linstereo.files import no_file_name, read_json, remove_temporaries, write_json
 
 SETTINGS_FILE = "settings.json"
+_PART_LOCK = ".part.lock"
+_PATIENCE = 5.0  # seconds for which another run may look whether a lock is free
 LOCK_FILE = ".lock"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_DIFFERENCES, _LONGEST_VALUE = 4, 40  # in a message
@@ -71,30 +73,41 @@ class RunFolder:
 
     path: of the folder.
     notes: names of files in it that are no result by themselves, see `output_folder`.
+    part: name of the part of the work that this run does, if runs of other parts may write there at the same time.
     """
 
     path: Path
     notes: list[str]
+    part: str | None = None
 
     @classmethod
     @contextlib.contextmanager
     def open(
-        cls, folder: str | os.PathLike[str], *, notes: Sequence[str] = (), leads: bool = True
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        notes: Sequence[str] = (),
+        leads: bool = True,
+        part: str | None = None,
     ) -> Iterator["RunFolder"]:
-        """An `output_folder` from which other runs are kept out as long as the block lasts."""
+        """An `output_folder` from which other runs are kept out as long as the block lasts.
+
+        With a part, only runs of the same part and of the whole are.
+        """
         known = list(notes)
         with (
             output_folder(folder, notes=known, leads=leads) as path,
-            _locked(path) if leads else contextlib.nullcontext(),
+            _owned(path, part) if leads else contextlib.nullcontext(),
         ):
-            yield cls(path, known)
+            yield cls(path, known, part)
 
     def settle(
         self, settings: Mapping[str, Any], *, file: str = SETTINGS_FILE, part: str | None = None
     ) -> dict[str, Any]:
         """Store the settings of a new run; in a folder that has some, check that they are the same.
 
-        A folder that holds something else is refused. What a killed run has written half is removed.
+        A folder that holds something else is refused. What a killed run has written half is removed, unless other runs
+        may be writing.
 
         Args:
             settings: plain JSON values that decide what the results are.
@@ -115,7 +128,8 @@ class RunFolder:
         else:
             self.notes.append(file)
             write_json(path, stored, indent=2)
-        remove_temporaries(self.path, below=True)
+        if self.part is None:
+            remove_temporaries(self.path, below=True)
         return stored
 
 
@@ -152,22 +166,33 @@ def _shown(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other runs out of the folder; the lock ends with this process, whatever ends it."""
+def _owned(folder: Path, part: str | None) -> Iterator[None]:
+    """Keep runs of the same work out of the folder, see `RunFolder.open`."""
+    whole = folder / LOCK_FILE
+    with _locked(whole if part is None else folder / f".{part}{_PART_LOCK}"):
+        for other in folder.glob(f".*{_PART_LOCK}") if part is None else [whole]:
+            with _locked(other, patience=_PATIENCE):
+                pass
+        yield
+
+
+@contextlib.contextmanager
+def _locked(file: Path, *, patience: float = 0.0) -> Iterator[None]:
+    """Hold the lock that a file stands for; it ends with this process, whatever ends it."""
     from filelock import FileLock, Timeout  # here, because it takes a while to load
 
-    lock = FileLock(folder / LOCK_FILE)
+    lock = FileLock(file)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=patience)
     except Timeout as error:
-        raise InputError(f"another run is writing to {folder}; wait for it, or choose another folder") from error
+        raise InputError(f"another run is writing to {file.parent}; wait for it, or choose another folder") from error
     except OSError as error:
-        raise InputError(f"cannot lock the folder {folder}: {error.strerror}; choose another one") from error
+        raise InputError(f"cannot lock the folder {file.parent}: {error.strerror}; choose another one") from error
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
-            (folder / LOCK_FILE).unlink()  # still locked: nobody else can hold the file of this name
+            file.unlink()  # still locked: nobody else can hold the file of this name
         lock.release()
 
 

@@ -309,7 +309,7 @@ def test_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr()
     assert "figures mean nothing" in printed.out
     assert evaluate(*arguments, "--iters", "2", "--out", tmp_path / "out") == 0
-    assert "method.iterations was 1 and is 2" in capsys.readouterr().err
+    assert "method.iterations was 1, is 2" in capsys.readouterr().err
     two = results(tmp_path / "out")
     assert two["method"]["weights_sha256"] == one["method"]["weights_sha256"]
     assert two["benchmarks"]["kitti2015"]["images"] != one["benchmarks"]["kitti2015"]["images"]

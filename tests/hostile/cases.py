@@ -96,7 +96,10 @@ OUTPUT_FOLDERS = {
 MEANT: dict[str, str] = {
     # "inf" is documented as keeping all points
     **dict.fromkeys((f"predict --max-depth: {label}" for label in ("inf", "overflow", "huge", "tiny")), ACCEPTED),
-    **dict.fromkeys((f"{command} --seed: zero" for command in ("synth", "tank render")), ACCEPTED),
+    **dict.fromkeys(
+        (f"{command} --seed: zero" for command in ("synth", "tank render", "seastereo plan", "seastereo render")),
+        ACCEPTED,
+    ),
     **dict.fromkeys(
         (
             f"synth --{share}: {label}"
@@ -113,6 +116,8 @@ MEANT: dict[str, str] = {
         ACCEPTED,
     ),
     **dict.fromkeys((f"rectify --alpha: {label}" for label in ("zero", "tiny")), ACCEPTED),
+    "seastereo verify --geometry: zero": ACCEPTED,
+    "seastereo verify --geometry: huge": ACCEPTED,
     "evaluate --name: unknown": ACCEPTED,
     "evaluate --limit: huge": ACCEPTED,
     "evaluate --pictures: zero": ACCEPTED,

@@ -20,6 +20,7 @@ from linstereo.model.presets import LinStereoConfig, build
 from tests.data import layouts
 from tests.data.camera_files import opencv_fields, write_opencv
 from tests.data.writers import write_pfm, write_rgb
+from tests.synthesis.seastereo import fake_blender
 from tests.training.tiny import write_folder
 
 MODEL = {"feature_width": 16, "hidden": 16, "coarse_hidden": 0, "heads": 2, "levels": 2, "radius": 2}
@@ -53,10 +54,14 @@ RAW_CAMERAS = {
 }
 
 _TRAINING = "--config={world}/recipe.toml --data=folder={world}/training --workers=0 --threads=1 --device=cpu --out=out"
+SEA = "--trajectory=1 --focal=24 --baseline=65 --water=I --depth=shallow --iteration=1 --frames=1 --size=32x64"
 BASELINES: dict[tuple[str, ...], str] = {
     ("predict",): "{world}/left.png {world}/right.png --model={world}/tiny.safetensors --device=cpu --out=out",
     ("rectify",): "{world}/left.png {world}/right.png --calib={world}/stereo.yml --out=out",
     ("synth",): "--out=out --count=1 --size=32x64 --workers=1",
+    ("seastereo", "plan"): "--trajectory=1 --water=I",
+    ("seastereo", "render"): f"--out=out {SEA} --blender={{world}}/fake/blender",
+    ("seastereo", "verify"): "{world}/sea",
     ("tank", "target"): "--out=out",
     ("tank", "ground-truth"): "{world}/session --layout={world}/session/target/tags.json "
     "--mesh={world}/session/target/target.obj --out=out",
@@ -123,6 +128,9 @@ def build_world(root: Path) -> Path:
     save_checkpoint(model, root / "tiny.safetensors")
     session = ["tank", "render", "--out", str(root / "session"), "--count", "1", "--size", "480x640", "--seed", "4"]
     assert main(session) == 0
+    fake_blender.install(root / "fake")
+    sea = ["seastereo", "render", f"--out={root / 'sea'}", *SEA.split(), f"--blender={root / 'fake' / 'blender'}"]
+    assert main(sea) == 0
     (root / "photos").mkdir()
     write_rgb(root / "photos" / "photo.png", image)
     (root / "meshes").mkdir()

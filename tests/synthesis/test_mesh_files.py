@@ -1,7 +1,5 @@
 """Meshes from a folder."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -159,13 +157,6 @@ def test_missing_and_empty_folders(tmp_path):
         MeshFolder(tmp_path / "nowhere")
     with pytest.raises(InputError, match="holds no mesh"):
         MeshFolder(tmp_path)
-
-
-def test_without_trimesh_it_says_what_to_install(tmp_path, tall, monkeypatch):
-    tall.export(tmp_path / "box.obj")
-    monkeypatch.setitem(sys.modules, "trimesh", None)
-    with pytest.raises(InputError, match=r"run: pip install --constraint constraints\.txt 'linstereo\[synth\]'"):
-        read_mesh(tmp_path / "box.obj")
 
 
 def test_a_folder_of_something_else_is_told_at_once(tmp_path):

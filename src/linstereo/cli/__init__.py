@@ -13,6 +13,7 @@ COMMANDS = {
     "predict": "disparity, depth and point clouds of one or many pairs",
     "rectify": "rectified pairs from raw ones and the calibration of their cameras",
     "synth": "write a dataset of synthetic stereo pairs with exact ground truth",
+    "seastereo": "render the underwater dataset SeaStereo with Blender, or any part of it",
     "tank": "ground truth under water: a target with AprilTags, its design, and depth from its CAD model",
     "train": "train a model, or fine-tune one on your own pairs",
     "ablate": "train the variants of the paper's ablation tables, and put their figures beside the paper's",

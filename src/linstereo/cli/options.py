@@ -78,6 +78,19 @@ def add_calibration_options(group: "argparse._ArgumentGroup", *, required: bool 
     )
 
 
+def add_farm_options(parser: argparse.ArgumentParser) -> None:
+    """Declare how work is shared among machines."""
+    group = parser.add_argument_group("several machines", "they must see the same folder")
+    group.add_argument(
+        "--shard", metavar="I/N", help="do only the I-th of N parts, as the tasks of a job array do (1/N to N/N)"
+    )
+    group.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="work on a Ray cluster: auto for one that runs here, HOST:PORT or ray://HOST:PORT",
+    )
+
+
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Declare which model to run and how."""
     group = parser.add_argument_group("model")

@@ -6,7 +6,7 @@ import sys
 
 from tqdm import tqdm
 
-from linstereo.cli.options import image_size
+from linstereo.cli.options import add_farm_options, image_size
 
 _LAYOUTS = ("folder", "sceneflow")
 
@@ -61,12 +61,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--meshes", metavar="DIR", help="folder of .obj, .glb, .stl, .ply or .off files to use as objects too"
     )
     parser.add_argument("--depth", action="store_true", help="write depth maps too (layout folder)")
+    add_farm_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Write the dataset, with a progress bar, and say how to use it."""
     from linstereo.synthesis.engine import EngineSettings
+    from linstereo.synthesis.shards import Shard, parse_shard
     from linstereo.synthesis.writer import WriterSettings, write_dataset
 
     height, width = options.size
@@ -85,15 +87,24 @@ def run(options: argparse.Namespace) -> None:
         layout=options.layout,
         depth=options.depth,
     )
+    shard = Shard() if options.shard is None else parse_shard(options.shard)
     workers = options.workers if options.workers is not None else min(os.cpu_count() or 1, 8)
-    with tqdm(total=options.count, desc="synth", unit="pair", disable=None, file=sys.stderr) as bar:
+    with tqdm(total=shard.size(max(options.count, 0)), desc="synth", unit="pair", disable=None, file=sys.stderr) as bar:
 
         def on_pair(done: int) -> None:
             if bar.n == 0 and done:
                 bar.initial = done  # pairs of earlier runs do not count for the speed
             bar.update(done - bar.n)
 
-        written = write_dataset(options.out, settings, count=options.count, workers=workers, on_pair=on_pair)
-    there = options.count - written
+        written = write_dataset(
+            options.out,
+            settings,
+            count=options.count,
+            workers=workers,
+            on_pair=on_pair,
+            shard=shard,
+            ray=options.ray,
+        )
+    there = shard.size(options.count) - written
     source = f"sceneflow:flyingthings3d={options.out}" if options.layout == "sceneflow" else f"folder={options.out}"
     print(f"{written} pairs written{f', {there} were there' if there else ''}; train on them with --data {source}")

@@ -1,13 +1,14 @@
 """Meshes from any folder: .obj, .glb, .gltf, .stl, .ply and .off files."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from linstereo.errors import InputError
 from linstereo.synthesis.mesh_tools import Floats, box_mapped, smoothed
@@ -23,24 +24,15 @@ MAX_BYTES = 200_000_000
 class MeshFolder:
     """All meshes below a folder, read when first needed; the last few stay in memory.
 
-    Any nesting will do, ShapeNet's (synset/model/models/model_normalized.obj) included: where a folder holds
-    model_normalized.obj, other meshes beside it (its solid or surface variants) are left out. What a method returns
-    depends on the files and its arguments alone, never on what was read before.
+    What a method returns depends on the files and its arguments alone, never on what was read before.
 
     Args:
-        folder: searched recursively for files with one of `SUFFIXES`.
+        folder: searched as `find_meshes` does.
         keep: how many meshes stay in memory.
     """
 
     def __init__(self, folder: str | Path, *, keep: int = 256) -> None:
-        root = Path(folder)
-        if not root.is_dir():
-            raise InputError(f"the mesh folder {root} does not exist; name a folder with meshes")
-        found = sorted(p for p in root.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
-        shapenet = {p.parent for p in found if p.name == "model_normalized.obj"}
-        self.files = tuple(p for p in found if p.parent not in shapenet or p.name == "model_normalized.obj")
-        if not self.files:
-            raise InputError(f"the mesh folder {root} holds no mesh ({', '.join(SUFFIXES)})")
+        self.files = find_meshes(folder)
         self._keep = keep
         self._meshes: OrderedDict[Path, Mesh] = OrderedDict()
         self.mesh(0)  # a folder of something else is told at once, not when a scene first asks for a mesh
@@ -65,13 +57,27 @@ class MeshFolder:
         return self.mesh(int(rng.integers(len(self.files))))
 
 
-def read_mesh(path: str | Path) -> Mesh:
-    """One mesh file, all its parts joined, centred, its longest side 1 and its upper side up (towards -y).
+def find_meshes(folder: str | Path, *, suffixes: Sequence[str] = SUFFIXES) -> tuple[Path, ...]:
+    """The mesh files anywhere below a folder, sorted; an `InputError` if there is none.
 
-    Files are taken to have y up, as .obj and .glb files do (z up for .stl, .ply and .off files). Texture coordinates
-    are the file's own; without any, the mesh is mapped from the sides of its box with one repeat per unit. A mesh of
-    more than `MAX_FACES` faces is made coarser by merging the vertices in each cell of a grid fine enough to keep
-    about that many; then it is mapped from its box.
+    Any nesting will do, ShapeNet's (synset/model/models/model_normalized.obj) included: where a folder holds
+    model_normalized.obj, other meshes beside it (its solid or surface variants) are left out.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise InputError(f"the mesh folder {root} does not exist; name a folder with meshes")
+    found = sorted(p for p in root.rglob("*") if p.suffix.lower() in suffixes and p.is_file())
+    shapenet = {p.parent for p in found if p.name == "model_normalized.obj"}
+    files = tuple(p for p in found if p.parent not in shapenet or p.name == "model_normalized.obj")
+    if not files:
+        raise InputError(f"the mesh folder {root} holds no mesh ({', '.join(suffixes)})")
+    return files
+
+
+def read_triangles(path: str | Path) -> tuple[Floats, NDArray[np.int64], Any]:
+    """Vertices [V, 3] and triangles [F, 3] of a mesh file as they are in it, all parts joined, and what trimesh read.
+
+    At least one triangle, all numbers finite, and not all in one point; anything else is an `InputError`.
     """
     path = Path(path)
     with mesh_reader(path, most_bytes=MAX_BYTES, remedy="remove it from the folder or replace it") as load:
@@ -82,10 +88,23 @@ def read_mesh(path: str | Path) -> Mesh:
         raise InputError(f"the mesh {path} holds no triangle; remove it from the folder or replace it")
     if not np.isfinite(vertices).all() or faces.min() < 0 or faces.max() >= len(vertices):
         raise InputError(f"the mesh {path} holds vertices or faces that are no numbers or lie out of range")
+    if np.ptp(vertices[faces], axis=(0, 1)).max() <= 0:
+        raise InputError(f"the mesh {path} has no extent: all its vertices are one point")
+    return vertices, faces, loaded
+
+
+def read_mesh(path: str | Path) -> Mesh:
+    """One mesh file, all its parts joined, centred, its longest side 1 and its upper side up (towards -y).
+
+    Files are taken to have y up, as .obj and .glb files do (z up for .stl, .ply and .off files). Texture coordinates
+    are the file's own; without any, the mesh is mapped from the sides of its box with one repeat per unit. A mesh of
+    more than `MAX_FACES` faces is made coarser by merging the vertices in each cell of a grid fine enough to keep
+    about that many; then it is mapped from its box.
+    """
+    path = Path(path)
+    vertices, faces, loaded = read_triangles(path)
     low, high = vertices[faces].min(axis=(0, 1)), vertices[faces].max(axis=(0, 1))
     extent = float((high - low).max())
-    if extent <= 0:
-        raise InputError(f"the mesh {path} has no extent: all its vertices are one point")
     vertices = (vertices - (low + high) / 2) / extent
     turn = (0, 2, 1) if path.suffix.lower() in (".stl", ".ply", ".off") else (0, 1, 2)
     signs = np.array([1.0, -1.0, 1.0]) if turn == (0, 2, 1) else np.array([1.0, -1.0, -1.0])

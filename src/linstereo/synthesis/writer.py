@@ -7,7 +7,7 @@ in its folder keeps what it is made of; a run with other settings is refused.
 
 import contextlib
 import dataclasses
-import errno
+import functools
 import hashlib
 import itertools
 import multiprocessing
@@ -31,11 +31,13 @@ from linstereo.data.formats.images import write_image
 from linstereo.data.formats.npy import write_npy
 from linstereo.data.formats.png import write_png_values
 from linstereo.errors import InputError
-from linstereo.files import make_parent, write_json
+from linstereo.files import filling, make_parent, write_json
 from linstereo.runs import RunFolder
 from linstereo.synthesis.engine import MAX_SEED, EngineSettings, RenderedPair, StereoEngine
 from linstereo.synthesis.mesh_files import MeshFolder
 from linstereo.synthesis.photos import PhotoFolder
+from linstereo.synthesis.ray_cluster import check_address, ray_map
+from linstereo.synthesis.shards import Shard
 
 LAYOUTS = ("folder", "sceneflow")
 MAX_PAIRS = 1_000_000
@@ -43,6 +45,7 @@ MAX_WORKERS = 256
 _DIGESTS: Mapping[str, Callable[[str], PhotoFolder | MeshFolder]] = MappingProxyType(
     {"photos": PhotoFolder, "meshes": MeshFolder}
 )
+_RAY_BATCH = 16  # pairs in one task of a cluster
 _SCENEFLOW_SCENE = 100  # pairs in one scene folder
 
 
@@ -99,6 +102,8 @@ def write_dataset(
     workers: int = 1,
     on_pair: Callable[[int], None] = lambda done: None,
     make_engine: MakeEngine = StereoEngine,
+    shard: Shard | None = None,
+    ray: str | None = None,
 ) -> int:
     """Write the first `count` pairs of the series into the folder `out`, all but those that are there already.
 
@@ -107,8 +112,10 @@ def write_dataset(
         settings: must be those of the earlier run, if there was one.
         count: number of pairs; with a larger one than before, the dataset grows.
         workers: number of processes.
-        on_pair: told how many of the `count` pairs are there, first of all and after each pair.
+        on_pair: told how many of the `count` pairs (of its share, with a shard) are there, first of all and after each.
         make_engine: makes the engine from its settings.
+        shard: which part of the pairs to write, for several runs that share the folder; all by default.
+        ray: address of a Ray cluster that does the work instead of processes on this machine.
 
     Returns:
         How many pairs were written.
@@ -117,13 +124,21 @@ def write_dataset(
         raise InputError(f"the number of pairs is {count}; it must be from 1 to {MAX_PAIRS:,}")
     if not 1 <= workers <= MAX_WORKERS:
         raise InputError(f"the number of workers is {workers}; it must be from 1 to {MAX_WORKERS}")
-    with RunFolder.open(out) as run:
+    shard = shard or Shard()
+    if ray is not None:
+        check_address(ray)
+    with RunFolder.open(out, part=shard.part) as run:
         run.settle(settings.to_json())
-        missing = [index for index in range(count) if not _is_there(run.path, settings, index)]
-        done = count - len(missing)
+        share = shard.share(range(count))
+        missing = [index for index in share if not _is_there(run.path, settings, index)]
+        done = len(share) - len(missing)
         on_pair(done)
-        job = _Job(run.path, settings, make_engine)
-        with contextlib.closing(_run_all(job, missing, workers=min(workers, max(len(missing), 1)))) as finished:
+        job = _Job(run.path.absolute(), settings, make_engine)
+        if ray is None:
+            work = _run_all(job, missing, workers=min(workers, max(len(missing), 1)))
+        else:
+            work = _run_on_ray(job, missing, address=ray)
+        with contextlib.closing(work) as finished:
             for _ in finished:
                 done += 1
                 on_pair(done)
@@ -172,17 +187,9 @@ class _Job:
 
     def write(self, engine: Engine, index: int) -> None:
         pair = engine.render(self.settings.seed, index)
-        try:
+        with filling(self.folder):
             for name, path in pair_files(self.settings, index).items():
                 _WRITERS[name][1](make_parent(self.folder / path), pair)
-        except InputError as error:
-            reason = error.__cause__
-            if isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise InputError(
-                    f"the disk of {self.folder} is full; free some space and run the same command again, "
-                    "it resumes where it stopped"
-                ) from error
-            raise
 
 
 def _run_all(job: _Job, indices: Sequence[int], *, workers: int) -> Generator[int, None, None]:
@@ -214,6 +221,22 @@ def _run_all(job: _Job, indices: Sequence[int], *, workers: int) -> Generator[in
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _run_on_ray(job: _Job, indices: Sequence[int], *, address: str) -> Generator[int, None, None]:
+    """Write the pairs `indices` on a Ray cluster; yields each when its batch is written, in any order."""
+    batches = [indices[start : start + _RAY_BATCH] for start in range(0, len(indices), _RAY_BATCH)]
+    if batches:
+        for written in ray_map(address, functools.partial(_write_batch, job), batches):
+            yield from written
+
+
+def _write_batch(job: _Job, indices: Sequence[int]) -> list[int]:
+    engine = job.make_engine(job.settings.engine)
+    for index in indices:
+        if not _is_there(job.folder, job.settings, index):
+            job.write(engine, index)
+    return list(indices)
 
 
 class _Worker:

@@ -196,7 +196,7 @@ folder = Path({str(folder)!r})
 {code}
 """
     environment = {**os.environ, "OPENCV_LOG_LEVEL": "SILENT", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     return subprocess.run(
         [sys.executable, "-c", program],
         cwd=root,

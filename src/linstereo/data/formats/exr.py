@@ -29,24 +29,17 @@ def read_exr(path: str | os.PathLike[str], *, channel: str | None = None) -> npt
     Without `channel` it is the only channel of the file, or else `Z`, or a layer named depth or disparity
     (such as `Depth.V` or `ViewLayer.Depth.Z`), or `Y`, or `R` of an RGB file whose three channels are equal.
     """
-    openexr = _openexr(path)
-    if not read_file(path).startswith(_MAGIC):
-        raise InputError(f"{path} is not an EXR file; give a file that starts with the EXR signature")
-    sizes = _part_sizes(openexr, path)
-    parts = _open(openexr, path, header_only=False).parts
-    if len(parts) != len(sizes):  # OpenEXR leaves out the parts whose pixels it cannot decode
-        raise _damaged(path)
-    channels: dict[str, npt.NDArray[Any]] = {}
-    for part, size in zip(parts, sizes, strict=True):
-        for name, content in part.channels.items():
-            pixels = content.pixels
-            if isinstance(pixels, np.ndarray) and pixels.shape == size and pixels.dtype.kind in "fu":
-                channels[f"{part.name()}.{name}" if name in channels else name] = pixels
+    channels = _read_channels(path)
     name = _choose(channels, path) if channel is None else channel
     if name not in channels:
         raise InputError(f"{path} has no channel {name!r}; it has {_listed(channels)}")
     values = channels[name]
     return to_float32(values, name=str(path))
+
+
+def read_exr_channels(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[np.float32]]:
+    """Read all channels of an EXR file by name, each float32 [H, W], values as stored, half or float."""
+    return {name: to_float32(values, name=str(path)) for name, values in _read_channels(path).items()}
 
 
 def write_exr(path: str | os.PathLike[str], values: npt.ArrayLike, *, channel: str = "Z", half: bool = False) -> None:
@@ -68,6 +61,23 @@ def write_exr(path: str | os.PathLike[str], values: npt.ArrayLike, *, channel: s
             openexr.File(header, {channel: pixels}).write(str(temporary))
         except (RuntimeError, ValueError, TypeError) as error:
             raise InputError(f"cannot write {path} as EXR: {error}") from error
+
+
+def _read_channels(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
+    openexr = _openexr(path)
+    if not read_file(path).startswith(_MAGIC):
+        raise InputError(f"{path} is not an EXR file; give a file that starts with the EXR signature")
+    sizes = _part_sizes(openexr, path)
+    parts = _open(openexr, path, header_only=False).parts
+    if len(parts) != len(sizes):  # OpenEXR leaves out the parts whose pixels it cannot decode
+        raise _damaged(path)
+    channels: dict[str, npt.NDArray[Any]] = {}
+    for part, size in zip(parts, sizes, strict=True):
+        for name, content in part.channels.items():
+            pixels = content.pixels
+            if isinstance(pixels, np.ndarray) and pixels.shape == size and pixels.dtype.kind in "fu":
+                channels[f"{part.name()}.{name}" if name in channels else name] = pixels
+    return channels
 
 
 def _openexr(path: str | os.PathLike[str]) -> ModuleType:
