@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import huggingface_hub
+import huggingface_hub.constants
 import pytest
 import torch
 from huggingface_hub.errors import (
