@@ -7,7 +7,7 @@ from types import MappingProxyType
 from linstereo.errors import InputError
 from linstereo.synthesis.seastereo.plan import FRAMES, Configuration
 
-MEASURED: Mapping[str, tuple[float, int]] = MappingProxyType({"analytic": (41.0, 24), "volume": (190.0, 64)})
+MEASURED: Mapping[str, tuple[float, int]] = MappingProxyType({"analytic": (41.0, 24), "volume": (178.0, 64)})
 """By mode: seconds for a shallow pair of 640 x 480 px on the two cores of the benchmark's machine, and its samples."""
 DEEP_FACTOR = 1.8
 """How much longer a deep pair takes in analytic mode, where sunlight and lamps are rendered apart."""
