@@ -53,13 +53,15 @@ def run(options: argparse.Namespace) -> None:
 
     pairing = given_pairs(options)
     check_complete(pairing)
+    if pairing.note:
+        _note(pairing.note)
     names = output_names([left for left, _ in pairing.pairs])
     size, rectification = _rectification(pairing.pairs, options)
     with output_folder(options.out) as out:
         write_calibration(out / "calib.json", rectification.calibration, size=size)
         for (left, right), name in zip(tqdm(pairing.pairs, unit="pair", disable=None), names, strict=True):
             with memory_errors_told(str(left), "use smaller images"):
-                images = read_pair(left, right, on_note=lambda note: tqdm.write(f"NOTE: {note}"))
+                images = read_pair(left, right, on_note=_note)
                 made = rectification.left(images[0]), rectification.right(images[1])
                 before, after = measure_pair(*images), measure_pair(*made)
                 pictures = {"left": made[0], "right": made[1], "rows": row_picture(*made)}
@@ -70,6 +72,14 @@ def run(options: argparse.Namespace) -> None:
                 f"{offsets} (median of {after.agreeing} matches)" if after.agreeing else "no matches to check the rows"
             )
             tqdm.write(f"{left}: {told} -> {out}/left, right, rows: {name}.png")
+
+
+def _note(text: str) -> None:
+    import sys
+
+    from tqdm import tqdm
+
+    tqdm.write(f"NOTE: {text}", file=sys.stderr)
 
 
 def _rectification(pairs: "Sequence[Pair]", options: argparse.Namespace) -> tuple[tuple[int, int], "Rectification"]:
