@@ -20,7 +20,7 @@ from linstereo.synthesis.scene import Lamp, Scene, SceneObject
 from linstereo.synthesis.scenes import random_scene
 from linstereo.synthesis.sensor import CameraFaults, common_gains, expose
 from linstereo.synthesis.water import WATER_TYPES, through_water, water
-from linstereo.visualize import captioned, colorize
+from linstereo.visualize import captioned, colourise
 
 Rgb = npt.NDArray[np.uint8]
 PAIRS, COLUMNS, SEED = 24, 4, 2026
@@ -35,7 +35,7 @@ def contact_sheet() -> Rgb:
     tiles = []
     for index in range(PAIRS):
         pair = engine.render(SEED, index)
-        both = np.vstack([pair.left, colorize(pair.disparity)])
+        both = np.vstack([pair.left, colourise(pair.disparity)])
         tiles.append(captioned(both, pair.water or "air", width=320, height=320))
     return np.vstack([np.hstack(tiles[start : start + COLUMNS]) for start in range(0, PAIRS, COLUMNS)])
 

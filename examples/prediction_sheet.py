@@ -18,7 +18,7 @@ from linstereo.data.formats.images import write_image
 from linstereo.data.sample import StereoSample
 from linstereo.evaluation.baselines import sgbm_disparity
 from linstereo.evaluation.runner import open_benchmark
-from linstereo.visualize import captioned, colorize
+from linstereo.visualize import captioned, colourise
 
 Rgb = npt.NDArray[np.uint8]
 COLUMNS, HEIGHT, MAX_WIDTH = 3, 130, 210  # tiles in a row; size of a map in px
@@ -39,9 +39,9 @@ def tile(sample: StereoSample, predictor: linstereo.StereoPredictor) -> Rgb:
     ):
         error = np.abs(disparity - sample.disparity)
         maps = (
-            captioned(colorize(disparity, low=0, high=high), name, **size),
+            captioned(colourise(disparity, low=0, high=high), name, **size),
             captioned(
-                colorize(error, valid=sample.valid, low=0, high=LARGEST_ERROR),
+                colourise(error, valid=sample.valid, low=0, high=LARGEST_ERROR),
                 f"EPE {error[sample.valid].mean():.2f}",
                 **size,
             ),

@@ -21,7 +21,7 @@ from linstereo.data.formats.images import write_image
 from linstereo.data.sample import StereoSample
 from linstereo.geometry.point_cloud import PointCloud
 from linstereo.synthesis.engine import EngineSettings, StereoEngine
-from linstereo.visualize import colorize
+from linstereo.visualize import colourise
 
 Rgb = npt.NDArray[np.uint8]
 ROOM = Path(__file__).parent / "room"
@@ -57,7 +57,7 @@ def row(sample: StereoSample, predictor: linstereo.StereoPredictor, *, swing: fl
     cloud = PointCloud(cloud.points[solid], cloud.colours[solid])
     tiles = [
         sample.left,
-        colorize(prediction.disparity),
+        colourise(prediction.disparity),
         view(cloud, focal=sample.calibration.focal, swing=swing, lift=lift),
     ]
     gap = np.full((HEIGHT, GAP, 3), 255, np.uint8)

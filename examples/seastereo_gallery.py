@@ -17,7 +17,7 @@ from linstereo.cli import main
 from linstereo.data.datasets.seastereo import open_seastereo
 from linstereo.data.formats.images import write_image
 from linstereo.synthesis.seastereo.plan import FLOOR_DEPTHS, WATER_SETTINGS
-from linstereo.visualize import captioned, colorize
+from linstereo.visualize import captioned, colourise
 
 Rgb = npt.NDArray[np.uint8]
 HEIGHT, WIDTH = 240, 320
@@ -36,7 +36,7 @@ def gallery(data: Path) -> Rgb:
                 tiles.append(np.full_like(tiles[0], 255))
                 continue
             assert sample.disparity is not None
-            pictures = np.hstack([sample.left, sample.right, colorize(sample.disparity, valid=sample.disparity > 0)])
+            pictures = np.hstack([sample.left, sample.right, colourise(sample.disparity, valid=sample.disparity > 0)])
             tiles.append(captioned(pictures, f"{water}, {depth}", width=3 * WIDTH, height=HEIGHT))
         rows.append(np.hstack(tiles))
     return np.vstack(rows)

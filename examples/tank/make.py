@@ -17,7 +17,7 @@ from linstereo.tank.scene import photograph_target, random_pose
 from linstereo.tank.sheets import tag_sheets, write_sheets
 from linstereo.tank.target import make_target, write_target
 from linstereo.tank.views import ViewSettings
-from linstereo.visualize import colorize
+from linstereo.visualize import colourise
 
 VIEWS = {"near": (3, "IB", (0.5, 0.6)), "far": (4, "1C", (1.1, 1.2))}
 """Seed, water and distance in metres of each pair."""
@@ -42,7 +42,7 @@ def main() -> None:
                 write_image(root / side / f"{name}.jpg", image)
         truth = make_ground_truth(view.left, view.right, rig.calibration, target.layout, target.mesh)
         rows.append(
-            np.hstack([view.left, overlay(view.left, truth), colorize(truth.depth, valid=truth.valid, reverse=True)])
+            np.hstack([view.left, overlay(view.left, truth), colourise(truth.depth, valid=truth.valid, reverse=True)])
         )
     write_image(root / "overview.jpg", np.vstack(rows))
 

@@ -16,7 +16,7 @@ _ROW_LINES = 23
 _COMPARISON_WIDTH = 480  # largest width of a picture that compares, px
 
 
-def colorize(
+def colourise(
     values: npt.NDArray[np.floating],
     *,
     valid: npt.NDArray[np.bool_] | None = None,
@@ -65,28 +65,28 @@ def row_picture(left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]) -> np
     return picture
 
 
-def colorize_depth(depth: npt.NDArray[np.floating], *, max_depth: float | None = None) -> npt.NDArray[np.uint8]:
+def colourise_depth(depth: npt.NDArray[np.floating], *, max_depth: float | None = None) -> npt.NDArray[np.uint8]:
     """Paint a depth map [H, W] in metres: red near, blue far, black where depth is infinite; uint8 [H, W, 3] RGB.
 
     What is farther than `max_depth` gets the last colour, so that the sky does not take all colours for itself.
     """
-    return colorize(depth, high=_shown_depth(depth, max_depth), reverse=True)
+    return colourise(depth, high=_shown_depth(depth, max_depth), reverse=True)
 
 
 def disparity_picture(disparity: npt.NDArray[np.floating]) -> npt.NDArray[np.uint8]:
-    """A disparity map [H, W] in px as `colorize` paints it, with a colour bar to its right: uint8 [H', W', 3] RGB.
+    """A disparity map [H, W] in px as `colourise` paints it, with a colour bar to its right: uint8 [H', W', 3] RGB.
 
     The first H rows and W columns are the map, pixel by pixel.
     """
-    return _with_bar(colorize(disparity), disparity, unit="px")
+    return _with_bar(colourise(disparity), disparity, unit="px")
 
 
 def depth_picture(depth: npt.NDArray[np.floating], *, max_depth: float | None = None) -> npt.NDArray[np.uint8]:
-    """A depth map [H, W] in metres as `colorize_depth` paints it, with a colour bar to its right: uint8 [H', W', 3].
+    """A depth map [H, W] in metres as `colourise_depth` paints it, with a colour bar to its right: uint8 [H', W', 3].
 
     The first H rows and W columns are the map, pixel by pixel.
     """
-    picture = colorize_depth(depth, max_depth=max_depth)
+    picture = colourise_depth(depth, max_depth=max_depth)
     return _with_bar(picture, depth, high=_shown_depth(depth, max_depth), unit="m", reverse=True)
 
 
@@ -100,14 +100,14 @@ def colour_bar(
     below: bool = False,
     above: bool = False,
 ) -> npt.NDArray[np.uint8]:
-    """The colours of `colorize` from `low` (bottom) to `high` (top), with round values and their unit beside them.
+    """The colours of `colourise` from `low` (bottom) to `high` (top), with round values and their unit beside them.
 
     Args:
         height: of the bar, px; the text grows with it. At least 96.
         low: value of the first colour.
         high: value of the last colour.
         unit: written above the values.
-        reverse: as in `colorize`.
+        reverse: as in `colourise`.
         below: values below `low` occur: the bar ends in a point there.
         above: the same for values above `high`.
 
@@ -129,7 +129,7 @@ def colour_bar(
     strip = np.full((whole, -(-(text_left + max(widths) + left) // 4) * 4, 3), 255, np.uint8)
 
     levels = np.linspace(high, low, bottom - top)[:, None]
-    colours = colorize(levels, low=low, high=high, reverse=reverse)  # [bottom - top, 1, 3]
+    colours = colourise(levels, low=low, high=high, reverse=reverse)  # [bottom - top, 1, 3]
     strip[top:bottom, left:right] = colours
     middle = (left + right) // 2
     for wanted, base, tip, colour in ((above, top, -points, colours[0, 0]), (below, bottom, points, colours[-1, 0])):
@@ -217,7 +217,7 @@ def paint(
     values: npt.NDArray[np.float32], *, valid: npt.NDArray[np.bool_] | None = None, low: float, high: float
 ) -> npt.NDArray[np.uint8]:
     """Colours from `low` to `high`, uint8 [h, w, 3]; the darkest ones are not used, so nothing known looks black."""
-    return colorize(values, valid=valid, low=low - 0.1 * (high - low), high=high)
+    return colourise(values, valid=valid, low=low - 0.1 * (high - low), high=high)
 
 
 def picture_size(width: int, height: int) -> tuple[int, int]:

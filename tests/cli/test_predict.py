@@ -25,7 +25,7 @@ from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.model.presets import build
 from linstereo.predictor import Prediction
-from linstereo.visualize import colorize, colorize_depth
+from linstereo.visualize import colourise, colourise_depth
 from tests.model.tiny import TINY, TinyBackbone
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -35,11 +35,11 @@ CAMERA = StereoCalibration(focal=40.0, baseline=0.5, cx=25.25, cy=18.5, doffs=1.
 def test_one_pair_gives_a_disparity_map_and_a_picture(quick_model, images, tmp_path):
     left, right, out = images / "left/1.png", images / "right/1.png", tmp_path / "out"
     assert main(["predict", str(left), str(right), "--out", str(out)]) == 0
-    assert {p.name for p in out.iterdir()} == {"1_disparity.pfm", "1_disparity_color.png"}
+    assert {p.name for p in out.iterdir()} == {"1_disparity.pfm", "1_disparity_colour.png"}
     expected = quick_model.predict(left, right).disparity
     np.testing.assert_array_equal(read_disparity(out / "1_disparity.pfm"), expected)
-    picture = read_image(out / "1_disparity_color.png")
-    np.testing.assert_array_equal(picture[:40, :50], colorize(expected))
+    picture = read_image(out / "1_disparity_colour.png")
+    np.testing.assert_array_equal(picture[:40, :50], colourise(expected))
     assert picture.shape[1] > 50  # with a colour bar beside it
 
 
@@ -170,7 +170,7 @@ def test_a_calibration_adds_depth_and_a_cloud(quick_model, images, tmp_path, cap
     out = tmp_path / "out"
     assert predict(images, out, "--format", "pfm", "--format", "npy", "--format", "png", "--max-depth", "inf") == 0
     maps = {f"1_{kind}.{suffix}" for kind in ("disparity", "depth") for suffix in ("pfm", "npy", "png")}
-    assert {p.name for p in out.iterdir()} == maps | {"1_disparity_color.png", "1_depth_color.png", "1_cloud.ply"}
+    assert {p.name for p in out.iterdir()} == maps | {"1_disparity_colour.png", "1_depth_colour.png", "1_cloud.ply"}
     disparity = read_disparity(out / "1_disparity.pfm").astype(np.float64)
     expected = 40.0 * 0.5 / (disparity + 1.5)
     for suffix in ("pfm", "npy"):
@@ -179,7 +179,7 @@ def test_a_calibration_adds_depth_and_a_cloud(quick_model, images, tmp_path, cap
     assert png.dtype == np.uint16
     np.testing.assert_array_equal(png, np.rint(1000 * read_depth(out / "1_depth.pfm").astype(np.float64)))
     depth = read_depth(out / "1_depth.pfm")
-    np.testing.assert_array_equal(read_image(out / "1_depth_color.png")[:40, :50], colorize_depth(depth))
+    np.testing.assert_array_equal(read_image(out / "1_depth_colour.png")[:40, :50], colourise_depth(depth))
     cloud = trimesh.load(out / "1_cloud.ply", process=False)
     q = np.array([[1, 0, 0, -25.25], [0, 1, 0, -18.5], [0, 0, 0, 40], [0, 0, 1 / 0.5, 1.5 / 0.5]])
     points = cv2.reprojectImageTo3D(disparity.astype(np.float32), q)
@@ -205,7 +205,7 @@ def test_far_and_unknown_pixels(tmp_path):
     np.testing.assert_allclose(cloud.vertices, [[0.5, 0, 50], [0.05, 0, 2.5]], rtol=1e-6)
     np.testing.assert_array_equal(cloud.colors[:, :3], image[0, 3:])
     assert facts == ["disparity 0.00 to 20.00 px", "depth 2.50 to 500,000.00 m", "2 points up to 60 m"]
-    picture = read_image(tmp_path / "a_depth_color.png")
+    picture = read_image(tmp_path / "a_depth_colour.png")
     assert (picture[0, 0] == 0).all()  # no depth: black
     assert picture[0, 4, 0] > picture[0, 4, 2]  # near: red
     assert (picture[0, 1] == picture[0, 2]).all()  # both beyond the largest depth: the last colour
@@ -219,7 +219,7 @@ def test_far_and_unknown_pixels(tmp_path):
 
 def test_without_a_calibration_there_is_a_note_and_no_depth(quick_model, images, tmp_path, capsys):
     assert predict(images, tmp_path / "out") == 0
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {"1_disparity.pfm", "1_disparity_color.png"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"1_disparity.pfm", "1_disparity_colour.png"}
     note = capsys.readouterr().err
     assert "no calibration is known" in note
     assert "1.png" in note
@@ -234,7 +234,7 @@ def test_without_a_calibration_there_is_a_note_and_no_depth(quick_model, images,
     ("outputs", "expected"),
     [
         ("cloud", {"1_cloud.ply"}),
-        ("depth,pictures", {"1_depth.pfm", "1_depth_color.png", "1_disparity_color.png"}),
+        ("depth,pictures", {"1_depth.pfm", "1_depth_colour.png", "1_disparity_colour.png"}),
         ("disparity", {"1_disparity.pfm"}),
     ],
 )

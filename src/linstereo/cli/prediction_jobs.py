@@ -33,7 +33,7 @@ from linstereo.predictor import Prediction, StereoPredictor, pair_size, read_pai
 from linstereo.runs import output_folder
 from linstereo.visualize import depth_picture, disparity_picture
 
-MAX_NAME = 255 - len("_disparity_color.png")  # bytes
+MAX_NAME = 255 - len("_disparity_colour.png")  # bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,7 +255,7 @@ def write_results(
         for suffix in formats:
             write_disparity(file(f"disparity.{suffix}"), disparity)
     if "pictures" in outputs:
-        write_image(file("disparity_color.png"), disparity_picture(disparity))
+        write_image(file("disparity_colour.png"), disparity_picture(disparity))
     if calibration is None:
         return facts, files
     if rectified:
@@ -269,7 +269,7 @@ def write_results(
             write_depth(file(f"depth.{suffix}"), depth)
     limit = usable_depth(calibration) if max_depth is None else max_depth
     if "pictures" in outputs:
-        write_image(file("depth_color.png"), depth_picture(depth, max_depth=limit))
+        write_image(file("depth_colour.png"), depth_picture(depth, max_depth=limit))
     if "cloud" in outputs:
         cloud = prediction.point_cloud(left, calibration, max_depth=limit)
         write_ply(file("cloud.ply"), cloud)

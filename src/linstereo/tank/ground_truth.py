@@ -29,7 +29,7 @@ from linstereo.tank.mesh import FRAME, ROPE, TargetMesh
 from linstereo.tank.missing_tags import find_missing
 from linstereo.tank.pose import Pose, PoseFit, Rejected, solve_pose
 from linstereo.tank.zbuffer import Rendering, render_depth
-from linstereo.visualize import colorize
+from linstereo.visualize import colourise
 
 _RIVAL = 12.0  # chi square by which the next best pose must be worse
 _SAMPLED = 4000  # pixels at which the error of the depth is estimated
@@ -250,7 +250,7 @@ def depth_deviation(
 def overlay(left: NDArray[np.uint8], truth: GroundTruth) -> NDArray[np.uint8]:
     """A picture uint8 [H, W, 3] to check by eye: depth in colour over half of the image, outlines and tags drawn in."""
     picture = left.copy()
-    colours = colorize(truth.depth, valid=truth.valid, reverse=True)
+    colours = colourise(truth.depth, valid=truth.valid, reverse=True)
     mixed = (0.55 * left + 0.45 * colours).astype(np.uint8)
     checks = (np.indices(truth.valid.shape) // 24).sum(axis=0) % 2 == 0  # bare and coloured squares in turn
     shown = truth.valid & (checks | (truth.part == ROPE))
