@@ -29,7 +29,7 @@ class Shard:
 
     def size(self, count: int) -> int:
         """How many of `count` pieces are in its share."""
-        return len(range(self.number - 1, count, self.count))
+        return max(0, -(-(count - self.number + 1) // self.count))
 
 
 def parse_shard(text: str) -> Shard:
