@@ -196,8 +196,9 @@ with RunFolder.open(sys.argv[1]) as run:
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
     child = int((tmp_path / "child").read_text())
     try:
-        with RunFolder.open(tmp_path):
-            os.kill(child, 0)
+        with RunFolder.open(tmp_path) as run:
+            assert run.path == tmp_path
+            os.kill(child, 0)  # which raises unless it still lives
     finally:
         os.kill(child, 9)
 

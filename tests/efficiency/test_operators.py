@@ -45,10 +45,13 @@ def test_igev_differs_from_raft_stereo_by_the_first_layer_of_its_motion_encoder(
     assert flops == pytest.approx(2 * more * 16 * 24, rel=1e-9)
 
 
-def test_every_operator_runs(operators):
+def test_every_operator_gives_hidden_states_and_a_residual_at_a_quarter(operators):
     for operator in operators.values():
         with torch.inference_mode():
-            operator.step()
+            hidden, residual = operator.step()
+        assert residual.shape == (1, 1, 16, 24)
+        assert residual.isfinite().all()
+        assert [h.shape[-2:] for h in hidden] == [(16, 24), (8, 12), (4, 6)]
 
 
 def test_published_rows_exist():

@@ -78,8 +78,8 @@ def _add_render(actions: Subparsers) -> None:
     parser = actions.add_parser(
         "render",
         help="render configurations into a folder",
-        description="Render frames with Blender: left and right images, disparity, depth, masks and metadata. A run "
-        "that was stopped goes on when it is started again, and a run with other configurations adds to the folder.",
+        description="Render frames with Blender: left and right images, disparity, depth, masks and metadata. An "
+        "interrupted run resumes when it is started again, and a run with other configurations adds to the folder.",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of the dataset")
     _add_filters(parser)
@@ -224,12 +224,12 @@ def _configurations(options: argparse.Namespace) -> "tuple[Configuration, ...]":
 
 
 def _tell(report: "Report") -> None:
-    """Say on the standard error what was passed over on the way."""
+    """Say on the standard error what was skipped on the way."""
     for reason in report.broken.values():
-        print(f"passed over: {reason}", file=sys.stderr)
+        print(f"skipped: {reason}", file=sys.stderr)
     for mesh, texture in sorted(report.missing_textures):
         print(f"the mesh {mesh} names the texture {texture}, which is not there; it is plain grey", file=sys.stderr)
     if report.broken:
-        print(f"{len(report.broken)} broken meshes were passed over", file=sys.stderr)
+        print(f"{len(report.broken)} broken meshes were skipped", file=sys.stderr)
     if report.died:
         print(f"Blender died {report.died} times; the frames were rendered again", file=sys.stderr)

@@ -73,9 +73,9 @@ class Decoder:
         most = evidence.disparity.shape[-1] / 10  # px of the 1/4 map
         return evidence._replace(disparity=most * torch.rand_like(evidence.disparity))
 
-    def step(self, evidence: Evidence) -> None:
-        """One iteration: lookup, motion encoders, updaters and residual head; without the upsampling."""
-        self.model.step(evidence, evidence.disparity, evidence.hidden)
+    def step(self, evidence: Evidence) -> tuple[list[Tensor], Tensor]:
+        """One iteration: lookup, motion encoders, updaters and residual head; see `LinStereo.step`."""
+        return self.model.step(evidence, evidence.disparity, evidence.hidden)
 
     def refine(self, volume: VolumeKind, iterations: int) -> Tensor:
         """All of the decoder: volumes, iterations and upsampling; disparity [1, 1, H, W] in px."""

@@ -40,13 +40,13 @@ class Operator:
         name: what it is.
         parameters: of motion encoders, updaters and residual head.
         gflops: of one iteration; a multiplication and an addition count as two.
-        step: runs one iteration.
+        step: runs one iteration: hidden states and residual, see `LinStereo.step`.
     """
 
     name: str
     parameters: int
     gflops: float
-    step: Callable[[], object]
+    step: Callable[[], tuple[list[Tensor], Tensor]]
 
 
 def build_operators(height: int, width: int, device: torch.device) -> list[Operator]:

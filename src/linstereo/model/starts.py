@@ -5,6 +5,7 @@ A start is a part that `linstereo.model.presets.build` hands to the network. `De
 is the baseline of the ablations. None of them has weights.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,7 +38,7 @@ class StartingPoint(NamedTuple):
     reports: "Sequence[DepthPriorReport]" = ()  # what DPI did for each pair; empty for other starts
 
 
-class Start(nn.Module):
+class Start(nn.Module, ABC):
     """Gives the initial disparity.
 
     Args:
@@ -63,9 +64,9 @@ class Start(nn.Module):
         """
         return None
 
+    @abstractmethod
     def forward(self, inputs: StartInputs) -> StartingPoint:
         """The starting point at 1/4 of the padded images."""
-        raise NotImplementedError
 
 
 class ZeroStart(Start):

@@ -15,7 +15,6 @@ the offset from camera 0 times the focal length, in pixels times metres.
 """
 
 import dataclasses
-import json
 import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
@@ -32,7 +31,7 @@ from linstereo.data.formats.calibration_fields import (
     rectified_cameras,
 )
 from linstereo.errors import InputError
-from linstereo.files import atomic_path, read_file
+from linstereo.files import atomic_path, read_file, read_json, write_json
 from linstereo.geometry.calibration import StereoCalibration
 
 CALIBRATION_SUFFIXES = (".json", ".txt")
@@ -90,8 +89,7 @@ def calibration_for_size(
 def write_calibration(path: FilePath, calibration: StereoCalibration, *, size: tuple[int, int] | None = None) -> None:
     """Write calib.json; reading it gives back `calibration`. `size` is width and height of its images, px. Atomic."""
     content = dataclasses.asdict(calibration) | dict(zip(_SIZE_FIELDS, size or (), strict=False))
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="ascii")
+    write_json(path, content, indent=2)
 
 
 def read_middlebury_calibration(path: FilePath) -> StereoCalibration:
@@ -160,14 +158,7 @@ def read_kitti_calibration(path: FilePath, *, grey: bool = False) -> StereoCalib
 
 def _read_json(path: FilePath) -> dict[str, int | float]:
     """The numbers by name that a JSON file holds."""
-    try:
-        content = json.loads(read_file(path))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise InputError(f'{path} must hold numbers by name, such as {{"focal": 720.0, ...}}')
+    content = read_json(path, remedy='give numbers by name, such as {"focal": 720.0, ...}')
     for name, value in content.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"{path}: {name} is {value!r}, but must be a number")

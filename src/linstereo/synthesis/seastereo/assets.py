@@ -1,7 +1,7 @@
 """The user's own meshes: foreground objects from one folder, scenery from another.
 
 Files are taken to have y up, as .obj and .glb files do. Blender reads them once more, with their materials; here only
-their extent matters. A file that cannot be used is passed over, remembered with the reason, and the next one taken.
+their extent matters. A file that cannot be used is skipped, remembered with the reason, and the next one taken.
 """
 
 import os

@@ -123,7 +123,7 @@ class Chunk:
 
 @dataclass
 class Report:
-    """What became of a run: frames written, Blenders that died, meshes passed over and textures that were missing."""
+    """What became of a run: frames written, Blenders that died, meshes skipped and textures that were missing."""
 
     written: int = 0
     died: int = 0
