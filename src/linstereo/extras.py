@@ -6,7 +6,7 @@ from typing import Literal
 
 from linstereo.errors import MissingExtraError
 
-Extra = Literal["synth", "train", "cluster"]
+Extra = Literal["synth", "train", "cluster", "export", "ros", "view", "web"]
 
 
 def require(module: str, *, extra: Extra, purpose: str) -> ModuleType:
