@@ -141,7 +141,7 @@ class StereoPredictor:
     @property
     def gives_confidence(self) -> bool:
         """Whether the model has learned how far its disparities can be trusted, see `Prediction.confidence`."""
-        return False
+        return self.model.confidence_head is not None
 
     def plan(self, height: int, width: int, *, scale: float | None = None, volume: VolumeKind | None = None) -> RunPlan:
         """How a pair of height x width px will be predicted; an `InputError` if that cannot fit into memory.
@@ -171,16 +171,26 @@ class StereoPredictor:
         tensors = [_to_tensor(image, self.device) for image in small]
         evidence = self.model.prepare(tensors[0], tensors[1], matches=matches, volume=plan.volume)
         states = self.model.iterate(evidence, iterations)
+        before = current = evidence.disparity
         for t in range(1, iterations + 1):
             state = next(states)
+            before, current = current, state.disparity
             if on_iteration is not None:
                 on_iteration(t)
-        disparity = self.model.upsample(state, evidence)[0, 0].clamp(min=0).float().cpu().numpy()
+        full = self.model.upsample(state, evidence)
+        sure = self.model.confidence(state, evidence, before=before, full=full, tolerance=run_width / width)
+        confidence = None if sure is None else sure[0, 0].cpu().numpy()
+        disparity = full[0, 0].clamp(min=0).float().cpu().numpy()
         if disparity.shape != (height, width):
             disparity = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * (width / run_width)
+            confidence = None if confidence is None else cv2.resize(confidence, (width, height))
         prior = evidence.prior[0] if evidence.prior else None
         return Prediction(
-            disparity=np.ascontiguousarray(disparity, dtype=np.float32), left=left, iterations=iterations, prior=prior
+            disparity=np.ascontiguousarray(disparity, dtype=np.float32),
+            left=left,
+            iterations=iterations,
+            prior=prior,
+            confidence=confidence,
         )
 
 

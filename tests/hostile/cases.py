@@ -97,7 +97,10 @@ MEANT: dict[str, str] = {
     # "inf" is documented as keeping all points
     **dict.fromkeys((f"predict --max-depth: {label}" for label in ("inf", "overflow", "huge", "tiny")), ACCEPTED),
     **dict.fromkeys(
-        (f"{command} --seed: zero" for command in ("synth", "tank render", "seastereo plan", "seastereo render")),
+        (
+            f"{command} --seed: zero"
+            for command in ("synth", "confidence", "tank render", "seastereo plan", "seastereo render")
+        ),
         ACCEPTED,
     ),
     **dict.fromkeys(

@@ -67,6 +67,8 @@ BASELINES: dict[tuple[str, ...], str] = {
     "--mesh={world}/session/target/target.obj --out=out",
     ("tank", "render"): "--out=out --count=1 --size=96x128",
     ("train",): _TRAINING,
+    ("confidence",): "--from={world}/tiny.safetensors --data=folder={world}/training --pairs=2 --steps=1 --device=cpu "
+    "--out=out",
     ("ablate",): f"{_TRAINING} --table=components --rows=none --validation=folder={{world}}/training "
     "--from={world}/tiny.safetensors",
     ("evaluate",): "--benchmark=middlebury-q={world}/middlebury --limit=1 --no-pictures "

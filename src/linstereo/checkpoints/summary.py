@@ -101,6 +101,10 @@ def summarise(
     updated = run("updaters", model.updater, lambda: model.updater(hidden, motion, tables), rounds)
     run("residual head", model.residual_head, lambda: model.residual_head(updated[0]), rounds)
     run("upsampler", model.upsampler, lambda: model.upsampler(disparity, updated[0], model.guide(pair[:1])))
+    head = model.confidence_head
+    if head is not None:
+        inputs = left[0].new_empty(1, head.inputs, *volumes[0].size)
+        run("confidence head", head, lambda: head.logits(inputs, inputs.new_empty(1)))
     if config.coarse_iterations:
         single = dataclasses.replace(config, coarse_iterations=0)
         coarse = summarise(single, height=height // 2, width=width // 2, iterations=config.coarse_iterations)

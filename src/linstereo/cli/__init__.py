@@ -16,6 +16,7 @@ COMMANDS = {
     "seastereo": "render the underwater dataset SeaStereo with Blender, or any part of it",
     "tank": "ground truth under water: a target with AprilTags, its design, and depth from its CAD model",
     "train": "train a model, or fine-tune one on your own pairs",
+    "confidence": "teach a trained model how far its disparities can be trusted",
     "ablate": "train the variants of the paper's ablation tables, and put their figures beside the paper's",
     "evaluate": "measure a model, SGBM or another tool's predictions on benchmarks",
     "benchmark": "measure time, frames per second, GFLOPs and memory of a model on this machine",

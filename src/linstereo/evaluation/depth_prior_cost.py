@@ -141,22 +141,27 @@ def end_point_error(
     prediction: float32 [H, W], disparity in px of `sample.left`.
     """
     assert sample.disparity is not None
+    regions = score_disparity(
+        prediction,
+        sample.disparity,
+        valid=counted_pixels(protocol, sample),
+        metrics=["EPE"],
+        regions=["all"],
+        name=sample.name,
+    )
+    return regions["all"].value("EPE")
+
+
+def counted_pixels(protocol: BenchmarkProtocol, sample: StereoSample) -> NDArray[np.bool_]:
+    """Where the protocol counts, bool [H, W], in terms of the disparity, also where it scores depth."""
+    assert sample.disparity is not None
     assert sample.valid is not None
     valid = sample.valid
     if protocol.depth_range is not None:
         assert sample.calibration is not None
         depth = disparity_to_depth(sample.disparity, sample.calibration) if sample.depth is None else sample.depth
         valid = valid & (depth > protocol.depth_range.minimum) & (depth < protocol.depth_range.maximum)
-    regions = score_disparity(
-        prediction,
-        sample.disparity,
-        valid=valid,
-        max_disparity=protocol.max_disparity,
-        metrics=["EPE"],
-        regions=["all"],
-        name=sample.name,
-    )
-    return regions["all"].value("EPE")
+    return valid if protocol.max_disparity is None else valid & (sample.disparity < protocol.max_disparity)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

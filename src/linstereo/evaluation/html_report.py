@@ -15,6 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from linstereo import __version__
 from linstereo.errors import InputError
+from linstereo.evaluation.confidence_plot import reliability_svg, sparsification_svg
+from linstereo.evaluation.confidence_record import summarise_confidence
 from linstereo.evaluation.pictures import LARGEST_DEPTH_ERROR
 from linstereo.evaluation.protocol import describe
 from linstereo.evaluation.report import (
@@ -22,6 +24,7 @@ from linstereo.evaluation.report import (
     benchmark_columns,
     benchmark_table,
     column_title,
+    confidence_table,
     format_value,
     image_value,
     images_table,
@@ -65,7 +68,12 @@ def html_report(results: Sequence[BenchmarkResult], *, title: str, settings: Map
 def _section(result: BenchmarkResult, *, title: str, settings: Mapping[str, Any], paper: bool) -> dict[str, Any]:
     """What the template shows of one benchmark."""
     benchmark, protocol = result.benchmark, result.benchmark.protocol
-    tables = (benchmark_table(result, title=title, paper=paper), prior_table(result, title=title, paper=paper))
+    tables = (
+        benchmark_table(result, title=title, paper=paper),
+        prior_table(result, title=title, paper=paper),
+        confidence_table(result, title=title),
+    )
+    summary = summarise_confidence(list(result.confidence.values()))
     scores = worst_first(result)
     columns = benchmark_columns(result)
     values = [[image_value(score, column) for column in columns] for score in scores]
@@ -77,6 +85,7 @@ def _section(result: BenchmarkResult, *, title: str, settings: Mapping[str, Any]
             for m in protocol.metrics
         ],
         "tables": [table for table in tables if table is not None],
+        "plots": [] if summary is None else [sparsification_svg(summary), reliability_svg(summary)],
         "notes": notes(result, settings=settings, paper=paper),
         "rules": [line.split(": ", 1) for line in describe(protocol, part=benchmark.part).splitlines()[1:]],
         "averages": averages_table(result),

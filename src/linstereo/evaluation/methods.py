@@ -18,7 +18,7 @@ from linstereo.errors import InputError
 if TYPE_CHECKING:
     from torch import nn
 
-    from linstereo.model.depth_prior import DepthPriorReport
+    from linstereo.prediction import Prediction
     from linstereo.predictor import StereoPredictor
 
 
@@ -50,17 +50,15 @@ class Method(Protocol):
 
 @runtime_checkable
 class ReportingMethod(Method, Protocol):
-    """A method that also says what its depth prior (DPI) did.
+    """A method that also says what its depth prior (DPI) did, and how far its disparities can be trusted.
 
     zero_start: whether to measure each pair from zero disparity as well, which says what a fallback costs.
     """
 
     zero_start: bool
 
-    def predict_with_prior(
-        self, sample: StereoSample, *, use_prior: bool = True
-    ) -> "tuple[NDArray[np.float32], DepthPriorReport | None]":
-        """As `predict`, with the report of the depth prior; None if the method has none.
+    def predict_fully(self, sample: StereoSample, *, use_prior: bool = True) -> "Prediction":
+        """As `predict`, with all that is known about the disparity.
 
         use_prior: False starts from zero disparity, as after a fallback.
         """
@@ -134,16 +132,13 @@ class ModelMethod:
 
     def predict(self, sample: StereoSample) -> NDArray[np.float32]:
         """Run the network on one pair; float32 [H, W], px, >= 0."""
-        return self.predict_with_prior(sample)[0]
+        return self.predict_fully(sample).disparity
 
-    def predict_with_prior(
-        self, sample: StereoSample, *, use_prior: bool = True
-    ) -> "tuple[NDArray[np.float32], DepthPriorReport | None]":
-        """As `predict`, with the report of the depth prior; None for a network without it."""
-        prediction = self._predictor.predict(
+    def predict_fully(self, sample: StereoSample, *, use_prior: bool = True) -> "Prediction":
+        """As `predict`, with the report of the depth prior and the confidence, where the network has them."""
+        return self._predictor.predict(
             sample.left, sample.right, iters=self._iters, scale=self._scale, use_prior=use_prior
         )
-        return prediction.disparity, prediction.prior
 
 
 def weights_digest(model: "nn.Module") -> str:

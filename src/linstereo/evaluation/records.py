@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from linstereo.errors import InputError
+from linstereo.evaluation.confidence_record import ConfidenceRecord
 from linstereo.evaluation.depth_prior_cost import PriorRecord
 from linstereo.evaluation.scores import ImageScore
 from linstereo.files import make_parent, read_json, write_json
 from linstereo.runs import SETTINGS_FILE, differences
 
-FORMAT = 2
+FORMAT = 3
 
 Stamp = tuple[tuple[int, int], ...]
 """Size in bytes and time of last change in ns of each file a measurement depends on."""
@@ -35,6 +36,7 @@ class Record:
 
     score: what was measured; stamp: the state of the files it came from; seconds: how long the prediction took.
     prior: what the depth prior did; None for a method without it.
+    confidence: how good the confidence was; None for a method without it.
     unreadable: why the image could not be read, which its score, without any region, does not say; None if it could.
     """
 
@@ -42,6 +44,7 @@ class Record:
     stamp: Stamp
     seconds: float | None
     prior: PriorRecord | None = None
+    confidence: ConfidenceRecord | None = None
     unreadable: str | None = None
 
     def to_line(self) -> bytes:
@@ -51,6 +54,7 @@ class Record:
             "stamp": self.stamp,
             "seconds": self.seconds,
             "prior": None if self.prior is None else self.prior.to_json(),
+            "confidence": None if self.confidence is None else self.confidence.to_json(),
             "unreadable": self.unreadable,
         }
         return f"\n{json.dumps(content, allow_nan=False)}\n".encode()
@@ -62,11 +66,13 @@ class Record:
             content = json.loads(line)
             stamp = tuple((int(size), int(time)) for size, time in content["stamp"])
             seconds, prior, unreadable = content["seconds"], content["prior"], content["unreadable"]
+            confidence = content["confidence"]
             return cls(
                 ImageScore.from_json(content["score"]),
                 stamp,
                 None if seconds is None else float(seconds),
                 None if prior is None else PriorRecord.from_json(prior),
+                None if confidence is None else ConfidenceRecord.from_json(confidence),
                 None if unreadable is None else str(unreadable),
             )
         except (ValueError, KeyError, TypeError, RecursionError):  # InputError is a ValueError

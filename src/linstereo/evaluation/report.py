@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from linstereo.evaluation.confidence_record import summarise_confidence
 from linstereo.evaluation.depth_prior_cost import PAPER_COST, PAPER_FALLBACKS, summarise_prior
 from linstereo.evaluation.metrics import DEPTH_METRICS
 from linstereo.evaluation.paper_tables import PublishedResult, rows_for_protocol
@@ -152,6 +153,16 @@ def prior_table(result: BenchmarkResult, *, title: str, paper: bool) -> Table | 
     return Table(first="Depth prior (DPI)", header=tuple(header), rows=tuple(rows))
 
 
+def confidence_table(result: BenchmarkResult, *, title: str) -> Table | None:
+    """How good the confidence was, see `linstereo.evaluation.confidence_metrics`; None for a method without it."""
+    summary = summarise_confidence(list(result.confidence.values()))
+    if summary is None:
+        return None
+    cells = (f"{summary.ece:.3f}", f"{summary.ause:.3f}", f"{100 * summary.top_half:.0f}")
+    header = ("ECE ↓", "AUSE ↓", "error of the more confident half (% of all) ↓")
+    return Table(first="Confidence", header=header, rows=(Row(title, cells, ours=True),))
+
+
 def averages_table(result: BenchmarkResult) -> Table:
     """Both averages of every figure that is shown, whichever is the headline."""
     columns = benchmark_columns(result)
@@ -239,6 +250,8 @@ def markdown_report(results: Sequence[BenchmarkResult], *, title: str, settings:
         lines += ["", *markdown_table(benchmark_table(result, title=title, paper=paper)), ""]
         prior = prior_table(result, title=title, paper=paper)
         lines += [*markdown_table(prior), ""] if prior is not None else []
+        confidence = confidence_table(result, title=title)
+        lines += [*markdown_table(confidence), ""] if confidence is not None else []
         lines += [_escape(note) for note in notes(result, settings=settings, paper=paper)]
         scores = worst_first(result)[:_WORST_LISTED]
         lines += ["", f"The worst images by {protocol.metrics[0]}:", "", *markdown_table(images_table(result, scores))]

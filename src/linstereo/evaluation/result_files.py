@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from linstereo import __version__
+from linstereo.evaluation.confidence_record import summarise_confidence
 from linstereo.evaluation.depth_prior_cost import summarise_prior
 from linstereo.evaluation.html_report import html_report
 from linstereo.evaluation.methods import Method
@@ -65,6 +66,7 @@ def _benchmark_json(result: BenchmarkResult) -> dict[str, Any]:
     protocol = benchmark.protocol
     official = benchmark.official
     prior = summarise_prior([result.prior[name] for name in benchmark.chosen if name in result.prior])
+    confidence = summarise_confidence(list(result.confidence.values()))
     return {
         "protocol": dataclasses.asdict(protocol),
         "protocol_in_words": describe(protocol, part=benchmark.part).splitlines(),
@@ -76,6 +78,7 @@ def _benchmark_json(result: BenchmarkResult) -> dict[str, Any]:
         "images_measured": benchmark.measured,
         "left_out": list(benchmark.left_out),
         "depth_prior": None if prior is None else prior.to_json(),
+        "confidence": None if confidence is None else confidence.to_json(),
         "headline": {
             region: {
                 metric: {"value": result.headline(region, metric), "mean_over": f"{protocol.average_of(metric)}s"}

@@ -21,6 +21,7 @@ from linstereo.data.datasets.catalogue import open_dataset
 from linstereo.data.datasets.official_counts import OfficialCount, official_count
 from linstereo.data.sample import ListedDataset, StereoDataset, StereoSample
 from linstereo.errors import InputError
+from linstereo.evaluation.confidence_record import ConfidenceRecord, record_confidence
 from linstereo.evaluation.depth_prior_cost import PriorRecord, end_point_error
 from linstereo.evaluation.methods import Method, ReportingMethod
 from linstereo.evaluation.pictures import Gallery
@@ -97,6 +98,7 @@ class BenchmarkResult:
     seconds: how long each prediction took; empty if the method is not timed.
     pictures: of the worst images, worst first, as (index of the image, files by `linstereo.visualize.PARTS`).
     prior: what the depth prior did, by image; empty for a method without it.
+    confidence: how good the confidence was, by image; empty for a method without it.
     """
 
     benchmark: Benchmark
@@ -105,6 +107,7 @@ class BenchmarkResult:
     seconds: Mapping[str, float]
     pictures: tuple[tuple[int, Mapping[str, Path]], ...]
     prior: Mapping[str, PriorRecord] = dataclasses.field(default_factory=dict)
+    confidence: Mapping[str, ConfidenceRecord] = dataclasses.field(default_factory=dict)
 
     def headline(self, region: str, metric: str) -> float | None:
         """The figure by which the benchmark is quoted; None if there is nothing to average."""
@@ -237,6 +240,7 @@ class Run:
             seconds={name: seconds for name in benchmark.chosen if (seconds := known[name].seconds) is not None},
             pictures=tuple((index, self._gallery.files(index)) for index in worst),
             prior={name: prior for name in benchmark.chosen if (prior := known[name].prior) is not None},
+            confidence={name: part for name in benchmark.chosen if (part := known[name].confidence) is not None},
         )
 
     def _measure(self, index: int) -> Record:
@@ -247,10 +251,11 @@ class Run:
             if not isinstance(self.benchmark.dataset, ListedDataset) or not self.benchmark.dataset.tolerant:
                 raise
             return Record(ImageScore(name, {}), self._current_stamps()[name], None, unreadable=str(error))
-        method, report = self._method, None
+        method, report, sure = self._method, None, None
         begin = time.perf_counter()
         if isinstance(method, ReportingMethod):
-            prediction, report = method.predict_with_prior(sample)
+            full = method.predict_fully(sample)
+            prediction, report, sure = full.disparity, full.prior, full.confidence
         else:
             prediction = method.predict(sample)
         seconds = time.perf_counter() - begin
@@ -259,7 +264,8 @@ class Run:
         prior = None
         if report is not None and isinstance(method, ReportingMethod):
             prior = self._prior_record(method, sample, prediction, report)
-        return Record(score, self._current_stamps()[name], seconds if method.timed else None, prior)
+        confidence = None if sure is None else record_confidence(self.benchmark.protocol, sample, prediction, sure)
+        return Record(score, self._current_stamps()[name], seconds if method.timed else None, prior, confidence)
 
     def _prior_record(
         self, method: ReportingMethod, sample: StereoSample, prediction: NDArray[np.float32], report: "DepthPriorReport"
@@ -269,7 +275,7 @@ class Run:
         epe = end_point_error(protocol, sample, prediction)
         if not method.zero_start or report.fell_back:
             return PriorRecord.of(report, epe=epe, zero_start_epe=epe if method.zero_start else None)
-        from_zero, _ = method.predict_with_prior(sample, use_prior=False)
+        from_zero = method.predict_fully(sample, use_prior=False).disparity
         return PriorRecord.of(report, epe=epe, zero_start_epe=end_point_error(protocol, sample, from_zero))
 
     def _current_stamps(self) -> dict[str, Stamp]:

@@ -17,9 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.backbone import Backbone
+from linstereo.model.confidence import ConfidenceHead, Outcome
 from linstereo.model.cost_volume import CostVolume, HierarchicalCostVolumes, VolumeKind
 from linstereo.model.starts import Start, StartingPoint, StartInputs
-from linstereo.model.strides import pad_images
+from linstereo.model.strides import FINEST, pad_images
 from linstereo.model.updater import MotionEncoder, MultiScaleUpdater, ResidualHead
 from linstereo.model.upsample import ConvexUpsampler
 
@@ -63,6 +64,7 @@ class LinStereo(nn.Module):
         updater: the recurrent units of all update scales.
         residual_head: finest hidden state to disparity residual.
         upsampler: 1/4 to full resolution.
+        confidence_head: how far the result can be trusted; None for a network that has not learned it.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class LinStereo(nn.Module):
         updater: MultiScaleUpdater,
         residual_head: ResidualHead,
         upsampler: ConvexUpsampler,
+        confidence_head: ConfidenceHead | None = None,
     ) -> None:
         super().__init__()
         self.config = config
@@ -88,6 +91,7 @@ class LinStereo(nn.Module):
         self.updater = updater
         self.residual_head = residual_head
         self.upsampler = upsampler
+        self.confidence_head = confidence_head
 
     @classmethod
     def from_pretrained(
@@ -253,6 +257,35 @@ class LinStereo(nn.Module):
         """Full-resolution disparity [B, 1, H, W] of a state, in px of the left image, cut to the unpadded size."""
         full: Tensor = self.upsampler(state.disparity, state.hidden[0], evidence.guide)
         return full[..., : evidence.size[0], : evidence.size[1]]
+
+    def confidence(
+        self, state: Refined, evidence: Evidence, *, before: Tensor, full: Tensor, tolerance: float
+    ) -> Tensor | None:
+        """Probability [B, 1, H, W] that the disparity is off by less than `tolerance` px of the left image or 5 %.
+
+        None for a network without a confidence head. Nothing else depends on it.
+
+        Args:
+            state: the last one.
+            evidence: what refinement started from.
+            before: disparity before the last iteration, [B, 1, H/4, W/4], px of the 1/4 map.
+            full: the upsampled disparity of `state`, [B, 1, H, W], px.
+            tolerance: px, > 0.
+        """
+        if self.confidence_head is None:
+            return None
+        height, width = (FINEST * side for side in _size(state.disparity))
+        margin = (0, width - full.shape[-1], 0, height - full.shape[-2])  # of padding, which `upsample` has cut off
+        outcome = Outcome(
+            hidden=state.hidden[0],
+            correlation=evidence.volumes[0].lookup(state.disparity),
+            disparity=state.disparity,
+            last_update=state.disparity - before,
+            all_updates=state.disparity - evidence.disparity,
+            full=F.pad(full, margin, mode="replicate") if any(margin) else full,
+        )
+        logits: Tensor = self.confidence_head(outcome, tolerance)
+        return logits[..., : evidence.size[0], : evidence.size[1]].float().sigmoid()
 
     def guide(self, image: Tensor) -> Tensor | None:
         """Detail of the padded left image [B, 3, H', W'] for the upsampling; None for a network that uses none."""

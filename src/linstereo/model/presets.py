@@ -15,6 +15,7 @@ from torch import nn
 from linstereo.errors import InputError
 from linstereo.files import MAX_PIXELS
 from linstereo.model.backbone import Backbone, CompactBackbone, build_da3
+from linstereo.model.confidence import ConfidenceHead
 from linstereo.model.correlation_start import CorrelationStart
 from linstereo.model.cost_volume import HierarchicalCostVolumes, PooledCostVolume
 from linstereo.model.depth_prior import DepthPriorStart
@@ -45,6 +46,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "working_pixels": (0, MAX_PIXELS),
     "iterations": (1, 1000),
     "prior_inlier_share": (0, 1),
+    "confidence": (0, 512),
 }
 """Smallest and largest value of each numeric setting, far beyond what makes sense on either side: what lies outside is
 damage or malice, which must not cost gigabytes or hours."""
@@ -81,6 +83,8 @@ class LinStereoConfig:
         iterations: T used for training and by default for inference.
         prior_inlier_share: DPI also starts from zero if a smaller share of the sparse matches agrees with its fit, in
             [0, 1]; 0 is the paper's rule, which only asks for 20 of them.
+        confidence: channels of the head that tells how far a disparity can be trusted, trained by itself after all
+            else (`linstereo confidence`); 0 for none.
     """
 
     backbone: Literal["vitb", "vits", "compact"] = "vitb"
@@ -105,6 +109,7 @@ class LinStereoConfig:
     working_pixels: int = 0
     iterations: int = 8
     prior_inlier_share: float = 0.0
+    confidence: int = 0
 
     def __post_init__(self) -> None:
         """Check types, ranges and what suits what; nothing is allocated, so a file's settings can be judged first."""
@@ -265,7 +270,15 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
         ),
         residual_head=ResidualHead(config.hidden),
         upsampler=ConvexUpsampler(config.hidden, guide=config.guide),
+        confidence_head=build_confidence_head(config) if config.confidence else None,
     )
+
+
+def build_confidence_head(config: LinStereoConfig) -> ConfidenceHead:
+    """The head that `config.confidence` asks for, untrained; it is not trained with the rest, so it is frozen."""
+    samples = config.levels * (2 * config.radius + 1)
+    head = ConfidenceHead(hidden=config.hidden, samples=samples, width=config.confidence)
+    return head.requires_grad_(False)
 
 
 def _build_start(config: LinStereoConfig) -> Start:

@@ -75,6 +75,10 @@ def train(
             if recipe.model:
                 raise InputError("the network comes with the checkpoint to start from; leave model settings out")
             model = load_checkpoint(start, backbone=backbone, backbone_weights=backbone_weights)
+            if model.confidence_head is not None:
+                drop_confidence(model)
+                session.say("the confidence is left out, since it holds for the old weights only; train it again with")
+                session.say(f"  linstereo confidence --from {folder} --out ...")
         else:
             model = _build(recipe.config(), recipe, backbone=backbone, backbone_weights=backbone_weights)
         if backbone is None:
@@ -83,6 +87,12 @@ def train(
             remove_temporaries(folder)
         recipe = recipe.with_iterations(model.config.iterations)
         return Trainer(model, recipe, session, resume=resume).run()
+
+
+def drop_confidence(model: LinStereo) -> None:
+    """Take the confidence head from a network whose other weights are about to change."""
+    model.confidence_head = None
+    model.config = dataclasses.replace(model.config, confidence=0)
 
 
 def check_backbone_weights(config: LinStereoConfig, weights: str | os.PathLike[str] | None) -> None:
@@ -98,6 +108,10 @@ def _build(
     backbone: Backbone | None,
     backbone_weights: str | os.PathLike[str] | None,
 ) -> LinStereo:
+    if config.confidence:
+        raise InputError(
+            "the confidence is trained after all else, by linstereo confidence; leave out model.confidence"
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         model = build(config, backbone=backbone)
