@@ -62,7 +62,7 @@ def main():
         (here / "die_at_start").unlink()
         os.kill(os.getpid(), signal.SIGKILL)
     print("Blender 0.0, a fake")
-    print(json.dumps({"ready": "0.0"}), flush=True)
+    print(json.dumps({"ready": "4.5.0"}), flush=True)
     scene = settings = None
     for line in sys.stdin:
         request = json.loads(line)
