@@ -169,10 +169,10 @@ def through_water(
         sun_colour: radiance of a white matt surface in the full daylight above the water (sun and sky).
         lamp_colour: sum over all lamps of the radiance of a white matt surface facing one at 1 m; 0 without lamps.
         lamp_offset: metres between the lamps and the camera.
-        lamp_attenuation: 1/m by which the light of lamps dims on its way to the surface; None for `Water.spread`, that of
-            narrow beams.
-        water_colour: radiance of endless water on the level, relative to a white surface in the same daylight; None for
-            that of the water far from any floor.
+        lamp_attenuation: 1/m by which the light of lamps dims on its way to the surface; None for `Water.spread`, that
+            of narrow beams.
+        water_colour: radiance of endless water on the level, relative to a white surface in the same daylight; None
+            for that of the water far from any floor.
 
     Returns:
         [H, W, 3] radiance, at least 0, in the units of `sun`.

@@ -63,7 +63,7 @@ def _solved(layer: WaterLayer, height: float) -> tuple[float, float]:
     back, through = streams.layer(attenuation * height)
     floor, one = streams.floor(), np.eye(len(streams.cosine))
     below = back + through @ floor @ np.linalg.solve(one - back @ floor, through)
-    down = np.linalg.solve(one - above_back @ below, above_through @ streams.daylight())
+    down: Floats = np.asarray(np.linalg.solve(one - above_back @ below, above_through @ streams.daylight()), np.float64)
     return streams.white(down), streams.level(down, below @ down)
 
 

@@ -39,7 +39,7 @@ CAUSTICS_TILE = 2.4
 """Metres after which the pattern of caustics repeats."""
 CAUSTICS_CONTRAST, CAUSTICS_BLUR = 0.75, 0.3
 """Strength of caustics in clear water, and how fast scattering on the way down wipes them out."""
-EXPOSED_RANGE, EXPOSED_ALBEDO, EXPOSED_VALUE = 3.5, 0.4, 0.26
+EXPOSED_RANGE, EXPOSED_ALBEDO, EXPOSED_VALUE = 3.5, 0.25, 0.28
 """The exposure makes sand at this range (m), of this reflectance, so bright in its brightest channel (of white 1)."""
 
 
