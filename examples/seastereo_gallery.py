@@ -2,7 +2,7 @@
 
     python examples/seastereo_gallery.py docs/images
 
-renders one pair of each of the twelve water settings (about 20 minutes on two cores; a second run finds them in
+renders one pair of each of the twelve water settings (about 10 minutes on two cores; a second run finds them in
 out/seastereo_gallery) and draws seastereo_gallery.jpg.
 """
 
@@ -20,7 +20,7 @@ from linstereo.synthesis.seastereo.plan import FLOOR_DEPTHS, WATER_SETTINGS
 from linstereo.visualize import captioned, colourise
 
 Rgb = npt.NDArray[np.uint8]
-HEIGHT, WIDTH = 240, 320
+HEIGHT, WIDTH = 192, 256
 CHOSEN = ["--trajectory=2", "--focal=24", "--baseline=120", "--iteration=1", "--frames=1", "--samples=16"]
 
 

@@ -86,6 +86,11 @@ class Water:
         return _colour(0.5 * molecules + PARTICLE_BACKSCATTER * (np.array(self.scattering) - molecules))
 
     @property
+    def wide(self) -> Colour:
+        """a + b_b, by which wide light dims: what is scattered forwards out of it is scattered into it from beside."""
+        return _colour(np.add(self.absorption, self.backscatter))
+
+    @property
     def spread(self) -> Colour:
         """g: with light scattered by small angles, exp(-g r) arrives; also the rate at which the veil saturates."""
         scattering, backscatter = np.array(self.scattering), np.array(self.backscatter)
@@ -146,6 +151,8 @@ def through_water(
     sun_colour: Colour,
     lamp_colour: Colour = (0.0, 0.0, 0.0),
     lamp_offset: float = 0.5,
+    lamp_attenuation: Colour | None = None,
+    water_colour: Colour | None = None,
 ) -> Floats:
     """The linear radiance that the camera sees under water. All arrays are float32, or all are float64.
 
@@ -162,11 +169,17 @@ def through_water(
         sun_colour: radiance of a white matt surface in the full daylight above the water (sun and sky).
         lamp_colour: sum over all lamps of the radiance of a white matt surface facing one at 1 m; 0 without lamps.
         lamp_offset: metres between the lamps and the camera.
+        lamp_attenuation: 1/m by which the light of lamps dims on its way to the surface; None for `Water.spread`, that
+            of narrow beams.
+        water_colour: radiance of endless water on the level, relative to a white surface in the same daylight; None
+            for that of the water far from any floor.
 
     Returns:
         [H, W, 3] radiance, at least 0, in the units of `sun`.
     """
     lit = any(value > 0 for value in lamp_colour)
+    veil_colour = water.colour if water_colour is None else water_colour
+    lamp_rates = water.spread if lamp_attenuation is None else lamp_attenuation
     depth = np.maximum(below_surface, 0)
     down = np.clip((below_surface - camera_depth) / np.maximum(distance, 1e-6), -1, 1)
     narrow_share = transmission(distance, water.scattering[1])
@@ -179,7 +192,7 @@ def through_water(
         source = transmission(depth, diffuse)
         source *= sun[..., channel]
         if lit:
-            source += lamp[..., channel] * transmission(lamp_distance, spread)
+            source += lamp[..., channel] * transmission(lamp_distance, lamp_rates[channel])
         straight = transmission(distance, beam)
         forward = transmission(distance, spread)
         forward -= straight
@@ -187,7 +200,7 @@ def through_water(
         radiance = _scattered_forward(forward, narrow_share, focal_px)
         straight *= source
         radiance += straight
-        here = sun_colour[channel] * math.exp(-diffuse * camera_depth) * water.colour[channel]
+        here = sun_colour[channel] * math.exp(-diffuse * camera_depth) * veil_colour[channel]
         radiance += here * daylight_veil(distance, down, spread=spread, diffuse=diffuse, camera_depth=camera_depth)
         if lit:
             radiance += table[:, channel][row]

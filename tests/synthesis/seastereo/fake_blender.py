@@ -2,7 +2,8 @@
 
 Run as a program with the arguments of a Blender executable. Files beside the program say what goes wrong, once each:
 with `kill_parent` it kills the process that started it, with `die_at_start` itself before it is ready, and itself on
-each frame whose number is in `die_on`. With `fail` it reports an error every time.
+each frame whose number is in `die_on`. With `fail` it reports an error every time, and it refuses meshes whose file
+names are in `refuse`.
 """
 
 import json
@@ -62,7 +63,7 @@ def main():
         (here / "die_at_start").unlink()
         os.kill(os.getpid(), signal.SIGKILL)
     print("Blender 0.0, a fake")
-    print(json.dumps({"ready": "0.0"}), flush=True)
+    print(json.dumps({"ready": "4.5.0"}), flush=True)
     scene = settings = None
     for line in sys.stdin:
         request = json.loads(line)
@@ -70,6 +71,10 @@ def main():
         if request["do"] == "load":
             settings = request["settings"]
             scene = json.loads(Path(request["scene"], "scene.json").read_text())
+            refused = (here / "refuse").read_text().split() if (here / "refuse").is_file() else []
+            for thing in scene["things"]:
+                if Path(thing.get("file", "")).name in refused:
+                    answer = {"mesh": thing["file"], "error": "RuntimeError: no idea what this is"}
         elif (here / "fail").is_file():
             answer = {"error": "ValueError: out of luck"}
         else:

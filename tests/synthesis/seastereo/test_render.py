@@ -1,6 +1,6 @@
-import contextlib
 import hashlib
 import json
+import shutil
 
 import pytest
 
@@ -8,13 +8,43 @@ from linstereo.data.datasets.seastereo import open_seastereo
 from linstereo.errors import InputError
 from linstereo.synthesis.seastereo import render as module
 from linstereo.synthesis.seastereo.blender_process import BlenderProcess, find_blender
+from linstereo.synthesis.seastereo.description import write_description
 from linstereo.synthesis.seastereo.plan import all_configurations
 from linstereo.synthesis.seastereo.render import Job, LocalFarm, RenderSettings, chosen_frames, render_plan
+from linstereo.synthesis.seastereo.scene import build_scene
 from linstereo.synthesis.seastereo.verify import verify
 from linstereo.synthesis.shards import Shard
 
 SETTINGS = RenderSettings(height=36, width=48)
+CUBE = "".join(f"v {x} {y} {z}\n" for x in (0, 1) for y in (0, 2) for z in (0, 1)) + "f 1 2 4 3\nf 5 6 8 7\nf 1 2 6 5\n"
 TWO = [c for c in all_configurations(0) if c.name in ("t1_f24_b120_II_shallow_1", "t4_f35_b120_I_deep_2")]
+
+
+@pytest.fixture(autouse=True)
+def scenes_are_made_once(monkeypatch, tmp_path_factory):
+    """Scenes of bundled things are built and described once for all tests, which takes longer than all the rest."""
+
+    def build(configuration, library):
+        if library.files():
+            return build_scene(configuration, library)
+        if configuration not in _SCENES:
+            _SCENES[configuration] = build_scene(configuration, library)
+        return _SCENES[configuration]
+
+    def describe(folder, scene):
+        if _SCENES.get(scene.configuration) is not scene:
+            write_description(folder, scene)
+            return
+        if scene.configuration not in _DESCRIPTIONS:
+            _DESCRIPTIONS[scene.configuration] = tmp_path_factory.mktemp("description")
+            write_description(_DESCRIPTIONS[scene.configuration], scene)
+        shutil.copytree(_DESCRIPTIONS[scene.configuration], folder, dirs_exist_ok=True)
+
+    monkeypatch.setattr(module, "build_scene", build)
+    monkeypatch.setattr(module, "write_description", describe)
+
+
+_SCENES, _DESCRIPTIONS = {}, {}
 
 
 def run(out, program, *, settings=SETTINGS, configurations=TWO, frames=3, workers=2, shard=None, **more):
@@ -82,28 +112,58 @@ def test_a_second_run_has_nothing_to_do_and_more_frames_are_added(tmp_path, fake
     assert verify(tmp_path / "out").expected == 8
 
 
-def test_workers_and_interruptions_make_no_difference(tmp_path, fake_blender):
-    run(tmp_path / "one", fake_blender, workers=1)
+class Stop(Exception):
+    """What ends a run in the middle."""
 
-    class Stop(Exception):
-        pass
 
-    stopped = 0
-    for _ in range(4):
+def test_four_workers_and_ten_interruptions_make_no_difference(tmp_path, fake_blender):
+    """Stopped ten times after a frame each, in between with Blenders that die as well, and at last left alone."""
+    run(tmp_path / "whole", fake_blender, workers=1, frames=21)
+    stopped, there = 0, []
+
+    def on_frame(done, total):
+        told.append(done)
+        if len(told) == 2:
+            raise Stop
+
+    for number in range(10):
         told: list[int] = []
-
-        def on_frame(done, total, told=told):
-            told.append(done)
-            if len(told) == 2:
-                raise Stop
-
-        with contextlib.suppress(Stop):
-            run(tmp_path / "many", fake_blender, workers=2, on_frame=on_frame)
-            break
+        if number % 3 == 1:
+            (fake_blender.parent / "die_on").write_text("0 8 21")
+        with pytest.raises(Stop):
+            run(tmp_path / "many", fake_blender, workers=4, frames=21, on_frame=on_frame)
         stopped += 1
-    assert stopped > 1
-    run(tmp_path / "many", fake_blender, workers=2)
-    assert digests(tmp_path / "one") == digests(tmp_path / "many")
+        there.append(told[1])
+    assert stopped == 10
+    assert there == sorted(set(there))  # every run went on where the last one had stopped
+    (fake_blender.parent / "die_on").unlink(missing_ok=True)
+    run(tmp_path / "many", fake_blender, workers=4, frames=21)
+    assert digests(tmp_path / "whole") == digests(tmp_path / "many")
+    assert verify(tmp_path / "many").present == 42
+
+
+def test_meshes_that_blender_refuses_are_named_and_skipped(tmp_path, fake_blender):
+    """They can be read, but not by Blender; every process that meets one comes to the same scene."""
+    meshes = tmp_path / "objects"
+    meshes.mkdir()
+    for name in ("one", "two", "three"):
+        (meshes / f"{name}.obj").write_text(CUBE)
+    (fake_blender.parent / "refuse").write_text("two.obj")
+    settings = RenderSettings(height=36, width=48, objects=str(meshes))
+    reports = [
+        run(tmp_path / name, fake_blender, settings=settings, configurations=TWO[:1], frames=6, workers=workers)
+        for name, workers in (("one", 1), ("two", 2))
+    ]
+    for report in reports:
+        assert report.written == 6
+        assert list(report.broken) == [str(meshes / "two.obj")]
+        assert "two.obj cannot be used by Blender (RuntimeError: no idea" in report.broken[str(meshes / "two.obj")]
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+    scene = json.loads((tmp_path / "one" / TWO[0].name / "scene.json").read_text())
+    assert sum(thing["role"] == "object" for thing in scene["things"]) >= 3
+    (fake_blender.parent / "refuse").write_text("one.obj two.obj three.obj")
+    with pytest.raises(InputError, match="none of the 3 meshes"):
+        run(tmp_path / "none", fake_blender, settings=settings, configurations=TWO[:1], frames=1)
 
 
 def test_shards_add_up_to_the_whole(tmp_path, fake_blender):
@@ -196,3 +256,11 @@ def test_a_python_without_bpy_is_told(tmp_path):
     python.write_text("#!/bin/sh\necho 'ImportError: libX.so.6: cannot open shared object file' >&2\nexit 1\n")
     with pytest.raises(InputError, match="install that library"):
         BlenderProcess(python)
+
+
+def test_an_old_blender_is_told(tmp_path):
+    blender = tmp_path / "blender"
+    blender.write_text('#!/bin/sh\necho \'{"ready": "3.6.5"}\'\ncat\n')
+    blender.chmod(0o755)
+    with pytest.raises(InputError, match=r"is Blender 3\.6\.5; 4\.2 or newer"):
+        BlenderProcess(blender)

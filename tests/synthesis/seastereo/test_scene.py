@@ -1,13 +1,14 @@
-import itertools
+import dataclasses
 
 import numpy as np
 import pytest
+from tests.synthesis.seastereo.scene_checks import clearance, problems_of
 
 from linstereo.errors import InputError
 from linstereo.synthesis.seastereo.assets import AssetLibrary
 from linstereo.synthesis.seastereo.plan import FRAMES, all_configurations
-from linstereo.synthesis.seastereo.scene import CAMERA_DISTANCE, build_scene
-from linstereo.synthesis.seastereo.trajectories import CLEARANCE
+from linstereo.synthesis.seastereo.scene import build_scene
+from linstereo.synthesis.seastereo.terrain import Terrain
 
 CUBE = "".join(f"v {x} {y} {z}\n" for x in (0, 1) for y in (0, 2) for z in (0, 1)) + "f 1 2 4 3\nf 5 6 8 7\nf 1 2 6 5\n"
 
@@ -36,28 +37,59 @@ def test_boxes_are_those_of_the_meshes(scenes):
         np.testing.assert_allclose(points.max(axis=0), thing.box.high, atol=1e-9)
 
 
-def test_no_box_of_an_object_overlaps_with_any_other(scenes):
+def test_cameras_and_objects_keep_apart_in_all_frames(scenes):
+    """On every trajectory, with the bundled things; `scene_checks` run as a program does so for whole plans."""
     for scene in scenes:
-        objects = [thing for thing in scene.things if thing.role == "object"]
-        others = [thing for thing in scene.things if thing.role != "object"]
-        for one, two in itertools.combinations(objects, 2):
-            assert not one.box.overlaps(two.box), (scene.configuration.name, one.name, two.name)
-        for one, two in itertools.product(objects, others):
-            assert not any(one.box.overlaps(two.box.moved(k * two.velocity)) for k in (0, 20, 39))
+        assert problems_of(scene) == [], scene.configuration.name
 
 
-def test_cameras_never_enter_the_floor_or_anything(scenes):
-    for scene in scenes:
-        vertices, _ = scene.terrain.grid()
-        for place in scene.path.places:
-            near = vertices[np.abs(vertices[:, :2] - place[:2]).max(axis=1) < 0.4]
-            assert place[2] - near[:, 2].max() > 0.9 * CLEARANCE
-            assert place[2] < scene.configuration.floor_depth
-        for thing in scene.things:
-            for frame in range(FRAMES):
-                places = np.stack([scene.path.left[frame, :3, 3], scene.path.right[frame, :3, 3]])
-                distances = thing.box.moved(frame * thing.velocity).distances(places)
-                assert distances.min() >= CAMERA_DISTANCE - 1e-9, (scene.configuration.name, thing.name, frame)
+@pytest.fixture(scope="module")
+def plain_library(tmp_path_factory):
+    """Meshes that take no time to make, instead of the bundled scenery."""
+    folder = tmp_path_factory.mktemp("scenery")
+    for kind in ("rock", "coral", "seaweed", "fish", "wreck"):
+        (folder / kind).mkdir()
+        (folder / kind / "block.obj").write_text(CUBE)
+    return AssetLibrary(None, str(folder), only=True)
+
+
+def test_cameras_and_objects_keep_apart_in_every_camera_and_iteration(plain_library):
+    """All trajectories x focal lengths x baselines x iterations, each with a seed of its own."""
+    seen = set()
+    for seed, (trajectory, lens, rig, iteration) in enumerate(np.ndindex(7, 2, 2, 3)):
+        setting = (5 * seed) % 12
+        index = (((trajectory * 2 + lens) * 2 + rig) * 12 + setting) * 3 + iteration
+        configuration = all_configurations(seed)[index]
+        seen.add((configuration.trajectory, configuration.focal_mm, configuration.baseline_mm, configuration.iteration))
+        assert problems_of(build_scene(configuration, plain_library)) == [], (seed, configuration.name)
+    assert len(seen) == 84
+
+
+def test_what_is_wrong_with_a_scene_is_found(scenes):
+    scene = scenes[0]
+    things = {thing.role: thing for thing in scene.things}
+    chair, rock = things["object"], things["rock"]
+
+    def found(**change):
+        return problems_of(dataclasses.replace(scene, **change))
+
+    place = scene.path.right[FRAMES - 1, :3, 3]
+    middle = (rock.box.low + rock.box.high) / 2
+    late = dataclasses.replace(rock, velocity=(place - middle) / (FRAMES - 1), parts=())
+    assert any("right camera is" in problem for problem in found(things=(*scene.things, late)))
+    twin = dataclasses.replace(chair, box=chair.box.moved(np.array([0.05, 0.0, 0.0])), parts=())
+    assert any("overlap" in problem for problem in found(things=(*scene.things, twin)))
+    small = dataclasses.replace(rock, box=rock.box.moved(np.array([0.0, 0.0, 0.1])))
+    assert any("larger than its box" in problem for problem in found(things=(*scene.things, small)))
+    hill = np.array([[4.0, 0.0, 0.0, np.pi / 2]])  # a wave without end: 4 m higher everywhere
+    assert any("from the floor" in problem for problem in found(terrain=Terrain(hill, scene.terrain.ripples)))
+
+
+def test_clearance_is_the_height_above_a_flat_floor(scenes):
+    flat = dataclasses.replace(scenes[0], terrain=Terrain(np.zeros((1, 4)), np.zeros((1, 4))))
+    height = np.minimum(flat.path.places[:, 2], 99)
+    near = height < 2
+    np.testing.assert_allclose(clearance(flat)[near], height[near], atol=1e-9)
 
 
 def test_poses_are_rotations_and_the_right_camera_is_a_baseline_to_the_right(scenes):

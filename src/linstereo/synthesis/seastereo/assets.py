@@ -116,10 +116,17 @@ class AssetLibrary:
     @property
     def broken(self) -> dict[Path, str]:
         """Why files cannot be used, of all pools, by path; grows as files are drawn."""
-        pools = [*self.background.values(), *([] if self.foreground is None else [self.foreground])]
-        return {path: reason for pool in pools for path, reason in pool.broken.items()}
+        return {path: reason for pool in self._pools for path, reason in pool.broken.items()}
 
-    def files(self) -> tuple[Path, ...]:
-        """All mesh files, for the digest that a resumed run compares."""
-        pools = [*([] if self.foreground is None else [self.foreground]), *self.background.values()]
-        return tuple(path for pool in pools for path in pool.files)
+    def refuse(self, path: Path, reason: str) -> None:
+        """Draw a file, given by its absolute path, never again."""
+        for pool in self._pools:
+            pool.broken.update({file: reason for file in pool.files if file.absolute() == path})
+
+    def files(self) -> dict[str, Path]:
+        """All mesh files by their paths in the user's folders, for the digest that a resumed run compares."""
+        return {path.relative_to(pool.folder).as_posix(): path for pool in self._pools for path in pool.files}
+
+    @property
+    def _pools(self) -> list[MeshPool]:
+        return [*([] if self.foreground is None else [self.foreground]), *self.background.values()]

@@ -282,15 +282,7 @@ def make_caustics(scene: Any, pattern: Any, *, tile: float, height: float) -> No
     texture = nodes.new("ShaderNodeTexImage", {"Vector": where}, image=image, interpolation="Linear")
     light = nodes.new("ShaderNodeBsdfTransparent", {"Color": texture.outputs["Color"]})
     nodes.new("ShaderNodeOutputMaterial", {"Surface": light.outputs[0]})
-    mesh = bpy.data.meshes.new("caustics")
-    reach = 60.0
-    mesh.from_pydata(
-        [(x, y, height) for x, y in ((-reach, -reach), (reach, -reach), (reach, reach), (-reach, reach))],
-        [],
-        [(0, 1, 2, 3)],
-    )
-    mesh.materials.append(material)
-    item = bpy.data.objects.new("caustics", mesh)
+    item = bpy.data.objects.new("caustics", _square("caustics", material, half_extent=60.0, height=height))
     for ray in ("camera", "diffuse", "glossy", "transmission", "volume_scatter"):
         setattr(item, f"visible_{ray}", False)
     scene.collection.objects.link(item)
@@ -306,9 +298,9 @@ def make_water(
     low: float,
     high: float,
 ) -> list[tuple[Any, float]]:
-    """A box of water: absorption and scattering coefficients in 1/m for red, green and blue.
+    """A box of water under a mirror: absorption and scattering coefficients in 1/m for red, green and blue.
 
-    Returns the inputs that hold its densities, with their values.
+    Returns the inputs of nodes that make it water, with their values; with all of them at 0 there is none.
     """
     material = bpy.data.materials.new("water")
     material.use_nodes = True
@@ -329,4 +321,33 @@ def make_water(
     mesh.from_pydata(corners, [], [(0, 2, 3, 1), (4, 5, 7, 6), (0, 1, 5, 4), (2, 6, 7, 3), (0, 4, 6, 2), (1, 3, 7, 5)])
     mesh.materials.append(material)
     scene.collection.objects.link(bpy.data.objects.new("water", mesh))
-    return [(part.inputs["Density"], part.inputs["Density"].default_value) for part in parts]
+    densities = [(part.inputs["Density"], part.inputs["Density"].default_value) for part in parts]
+    return [*densities, (_make_mirror(scene, half_extent=half_extent, height=high - 0.02), 1.0)]
+
+
+def _make_mirror(scene: Any, *, half_extent: float, height: float) -> Any:
+    """The surface from below, which reflects all light that comes as level as the view of our cameras does.
+
+    Only they see it: light passes from above. Returns the input that makes it a mirror at 1 and nothing at 0.
+    """
+    material = bpy.data.materials.new("surface")
+    material.use_nodes = True
+    nodes = Nodes(material.node_tree)
+    waves = nodes.noise(nodes.new("ShaderNodeNewGeometry").outputs["Position"], 0.9, detail=2.0)
+    mirror = nodes.new("ShaderNodeBsdfAnisotropic", {"Roughness": 0.12, "Normal": nodes.bump(waves, 0.15)})
+    mix = nodes.new("ShaderNodeMixShader", {1: nodes.new("ShaderNodeBsdfTransparent").outputs[0], 2: mirror.outputs[0]})
+    nodes.new("ShaderNodeOutputMaterial", {"Surface": mix.outputs[0]})
+    item = bpy.data.objects.new("surface", _square("surface", material, half_extent=half_extent, height=height))
+    for ray in ("diffuse", "glossy", "transmission", "volume_scatter", "shadow"):
+        setattr(item, f"visible_{ray}", False)
+    scene.collection.objects.link(item)
+    return mix.inputs[0]
+
+
+def _square(name: str, material: Any, *, half_extent: float, height: float) -> Any:
+    """The mesh of a level square."""
+    mesh = bpy.data.meshes.new(name)
+    ends = (-half_extent, half_extent)
+    mesh.from_pydata([(x, y, height) for y in ends for x in ends], [], [(0, 1, 3, 2)])
+    mesh.materials.append(material)
+    return mesh

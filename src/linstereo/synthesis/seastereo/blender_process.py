@@ -6,6 +6,7 @@ Blender is either its Python module in an environment of its own (`make blender`
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,12 +19,24 @@ from linstereo.errors import InputError
 
 ENVIRONMENT = ".venv-blender"
 VARIABLE = "LINSTEREO_BLENDER"
+OLDEST = (4, 2)
+"""The oldest Blender whose nodes are those of `blender_materials`."""
 _WORKER = Path(__file__).with_name("blender_worker.py")
 _LIBRARY_HINT = "cannot open shared object file"
 
 
 class BlenderDiedError(Exception):
     """Blender ended by itself or was killed; the same request may well succeed in a new process."""
+
+
+class MeshRefusedError(Exception):
+    """Blender cannot use a mesh of the user, though it can be read: its absolute path, and a sentence that says why."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"the mesh {path} cannot be used by Blender ({reason}); remove it from the folder or replace it"
+        )
+        self.path = path
 
 
 def find_blender(given: str | os.PathLike[str] | None = None) -> Path:
@@ -37,7 +50,7 @@ def find_blender(given: str | os.PathLike[str] | None = None) -> Path:
         found = shutil.which(named) if str(named) else None
         if found is None:
             raise InputError(f"there is no program {str(named)!r}; name the Blender executable, or a Python with bpy")
-        return Path(found)
+        return Path(found).absolute()
     for folder in (Path.cwd(), Path(__file__).parents[4]):
         for python in ("bin/python", "Scripts/python.exe"):
             if (folder / ENVIRONMENT / python).is_file():
@@ -48,7 +61,7 @@ def find_blender(given: str | os.PathLike[str] | None = None) -> Path:
             "Blender is not here; run `make blender` in the folder of the sources, or put a Blender executable on the "
             f"PATH (or its name into {VARIABLE})"
         )
-    return Path(on_path)
+    return Path(on_path).absolute()
 
 
 class BlenderProcess:
@@ -91,6 +104,12 @@ class BlenderProcess:
             elif "No module named 'bpy'" in last:
                 hint = "; run `make blender`, or name a Blender executable"
             raise InputError(f"Blender does not start with {program}: {last}{hint}") from error
+        if not _recent(self.version):
+            self.close()
+            raise InputError(
+                f"{program} is Blender {self.version}; {'.'.join(map(str, OLDEST))} or newer is needed, or what "
+                "`make blender` installs"
+            )
 
     @property
     def pid(self) -> int:
@@ -98,7 +117,10 @@ class BlenderProcess:
         return self._process.pid
 
     def load(self, folder: Path, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Load the scene that is described in `folder`; returns (mesh, texture) of textures that are not there."""
+        """Load the scene that is described in `folder`; returns (mesh, texture) of textures that are not there.
+
+        A mesh of the user that Blender cannot use is a `MeshRefusedError`.
+        """
         answer = self._ask({"do": "load", "scene": str(folder), "settings": dict(settings)})
         return [(str(mesh), str(texture)) for mesh, texture in answer["missing_textures"]]
 
@@ -132,6 +154,8 @@ class BlenderProcess:
         except OSError as error:
             raise BlenderDiedError(self._last_words()) from error
         answer = self._answer()
+        if "mesh" in answer:
+            raise MeshRefusedError(Path(answer["mesh"]), answer["error"])
         if "error" in answer:
             raise InputError(f"Blender reports {answer['error']}")
         return answer
@@ -153,6 +177,11 @@ class BlenderProcess:
         self._log.seek(0)
         lines = [" ".join(line.split()) for line in self._log if line.strip()]
         return lines[-1][:300] if lines else f"it ended with code {self._process.returncode} and said nothing"
+
+
+def _recent(version: str) -> bool:
+    numbers = [int(part) for part in re.findall("[0-9]+", version)[:2]]
+    return tuple(numbers) >= OLDEST
 
 
 def _executable_words(program: Path) -> list[str]:

@@ -42,6 +42,10 @@ CAMERA_AXES = np.diag([1.0, -1.0, -1.0, 1.0])
 GPU_KINDS = ("OPTIX", "CUDA", "HIP", "METAL", "ONEAPI")
 
 
+class MeshError(Exception):
+    """Blender cannot use a mesh of the user: its path, and why."""
+
+
 class Stage:
     """The scene that is loaded at the moment."""
 
@@ -135,8 +139,8 @@ class Stage:
         for lamp in self.lamps:
             lamp.hide_render = light not in ("lamp", "volume")
         self.sky.inputs["Strength"].default_value = 1.0 if light in ("sun", "volume") else 0.0
-        for density, value in self.water:
-            density.default_value = value if water else 0.0
+        for setting, value in self.water:
+            setting.default_value = value if water else 0.0
 
     def _add_thing(self, thing: dict[str, Any]) -> None:
         if thing.get("file"):
@@ -171,15 +175,18 @@ class Stage:
     def _import(self, path: str, matrix: Any) -> list[Any]:
         before = set(bpy.data.objects)
         images = set(bpy.data.images)
-        if path.lower().endswith(".obj"):
-            bpy.ops.wm.obj_import(filepath=path)
-        else:
-            bpy.ops.import_scene.gltf(filepath=path)
+        try:
+            if path.lower().endswith(".obj"):
+                bpy.ops.wm.obj_import(filepath=path)
+            else:
+                bpy.ops.import_scene.gltf(filepath=path)
+        except Exception as error:  # importers fail in as many ways as files are broken
+            raise MeshError(path, _told(error)) from error
         bpy.context.view_layer.update()
         added = [item for item in bpy.data.objects if item not in before]
         meshes = [item for item in added if item.type == "MESH"]
         if not any(len(item.data.polygons) for item in meshes):
-            raise ValueError(f"Blender finds no face in {path}")
+            raise MeshError(path, "Blender finds no face in it")
         for image in set(bpy.data.images) - images:
             if (
                 image.source == "FILE"
@@ -254,7 +261,7 @@ class Stage:
 
     def _add_water(self) -> list[tuple[Any, float]]:
         water = self.description["water"]
-        densities: list[tuple[Any, float]] = blender_materials.make_water(
+        settings: list[tuple[Any, float]] = blender_materials.make_water(
             self.scene,
             absorption=water["absorption"],
             scattering=water["scattering"],
@@ -263,7 +270,7 @@ class Stage:
             low=water["low"],
             high=water["high"],
         )
-        return densities
+        return settings
 
 
 def _matrix(values: Any) -> Any:
@@ -288,6 +295,11 @@ def _use_gpu() -> None:
     raise ValueError("Blender finds no GPU that Cycles can use; render without --gpu")
 
 
+def _told(error: Exception) -> str:
+    """An error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def main() -> None:
     """Answer requests until the standard input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -307,8 +319,10 @@ def main() -> None:
                 answer = {"done": "render"}
             else:
                 raise ValueError("no scene is loaded")
+        except MeshError as error:
+            answer = {"mesh": error.args[0], "error": error.args[1]}
         except Exception as error:  # whatever Blender raises, the caller must hear of it
-            answer = {"error": " ".join(f"{type(error).__name__}: {error}".split())}
+            answer = {"error": _told(error)}
         print(json.dumps(answer), file=answers, flush=True)
 
 

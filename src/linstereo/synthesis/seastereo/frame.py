@@ -147,6 +147,7 @@ def _under_water(
     scene: Scene, frame: int, side: Side, seen: Radiance, light: Light, calibration: StereoCalibration
 ) -> Map:
     """Linear radiance [H, W, 3] under water, from that of the dry scene."""
+    kind = water(scene.configuration.water)
     pose = (scene.path.left if side == "left" else scene.path.right)[frame]
     height, width = seen.depth.shape
     x = ((np.arange(width) - calibration.cx) / calibration.focal).astype(np.float32)[None, :]
@@ -171,12 +172,14 @@ def _under_water(
                 reach,
                 lamp_distance,
                 under,
-                water(scene.configuration.water),
+                kind,
                 camera_depth=max(float(scene.configuration.floor_depth - pose[2, 3]), 0.0),
                 focal_px=calibration.focal,
                 sun_colour=(1.0, 1.0, 1.0),
                 lamp_colour=light.lamp_colour,
                 lamp_offset=lamp_veil_offset(),
+                lamp_attenuation=kind.wide,
+                water_colour=light.around,
             ),
             np.float32,
         )

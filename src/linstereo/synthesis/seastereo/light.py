@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from linstereo.synthesis.seastereo.daylight import WaterLayer
 from linstereo.synthesis.seastereo.plan import Configuration
 from linstereo.synthesis.seastereo.terrain import Floats
 from linstereo.synthesis.water import Colour, Water, water
@@ -18,18 +19,27 @@ SUN_SHARE = 0.65
 """Part of the daylight that comes straight from the sun when shallow; the rest comes from the sky."""
 SNELL_WINDOW = 0.66
 """Cosine of the angle within which all light from above the surface arrives below it: asin(1 / 1.333)."""
-LAMP_RADIANCE = 2.0
+DEEP_WINDOW = 0.45
+"""The same when deep, where no edge is seen any more: light of such a cone has the mean cosine of daylight there, 0.7
+(C. D. Mobley, *Light and Water*, Academic Press 1994)."""
+FLOOR_ALBEDO: Colour = (0.24, 0.21, 0.16)
+"""Mean reflectance of the sea floor and what lies on it, measured on dry renders."""
+EYE_HEIGHT = 1.3
+"""Metres above the floor at which the brightness of the water is taken: that of the cameras, more or less."""
+LAMP_RADIANCE = 6.0
 """Of a white surface that faces one of the two lamps at 1 m."""
 LAMP_COLOUR: Colour = (1.0, 0.96, 0.88)
 LAMP_PLACES = ((-0.7, -0.25, 0.0), (0.7, -0.25, 0.0))
 """Of the lamps in the frame of the left camera (x right, y down, z ahead), metres."""
-LAMP_CONE = 72.0
-"""Degrees across the cone of light; at its edge it fades."""
+LAMP_CONE, LAMP_EDGE = 60.0, 0.4
+"""Degrees across the cone of light, and the outer part of it in which it fades."""
+LAMP_TILT = 0.2
+"""How far the lamps point down, and towards each other: metres on each metre ahead."""
 CAUSTICS_TILE = 2.4
 """Metres after which the pattern of caustics repeats."""
 CAUSTICS_CONTRAST, CAUSTICS_BLUR = 0.75, 0.3
 """Strength of caustics in clear water, and how fast scattering on the way down wipes them out."""
-EXPOSED_RANGE, EXPOSED_ALBEDO, EXPOSED_VALUE = 3.5, 0.4, 0.26
+EXPOSED_RANGE, EXPOSED_ALBEDO, EXPOSED_VALUE = 3.5, 0.25, 0.28
 """The exposure makes sand at this range (m), of this reflectance, so bright in its brightest channel (of white 1)."""
 
 
@@ -42,7 +52,8 @@ class Light:
         to_sun: [3] unit vector towards the sun, as seen under water, z up.
         sky: radiance of the light from above within `window`, so that with the sun a white floor has the radiance 1.
         window: cosine of the angle from the zenith within which that light comes.
-        around: radiance of the water outside of the window, by which it lights things from the side.
+        around: radiance of endless water on the level before the camera, relative to a white floor in the same
+            daylight. It lights things from outside of the window, and far things sink into it.
         caustics: strength of their pattern, 0 (none, as when deep) to 1.
         lamps: whether the camera's lamps are on.
     """
@@ -67,12 +78,15 @@ def light_of(configuration: Configuration, rng: np.random.Generator) -> Light:
     """The light of a configuration: sun, sky and caustics when shallow; diffuse daylight and lamps when deep."""
     kind = water(configuration.water)
     if configuration.deep:
-        return Light(0.0, np.array([0.0, 0.0, 1.0]), 1.0, 0.0, kind.colour, 0.0, lamps=True)
+        upright = np.array([0.0, 0.0, 1.0])
+        around = _around(configuration, sun=0.0, sun_cosine=1.0, window=DEEP_WINDOW)
+        return Light(0.0, upright, 1 / (1 - DEEP_WINDOW**2), DEEP_WINDOW, around, 0.0, lamps=True)
     zenith, azimuth = math.radians(rng.uniform(8, 32)), rng.uniform(0, 2 * math.pi)
     to_sun = np.array([math.sin(zenith) * math.cos(azimuth), math.sin(zenith) * math.sin(azimuth), math.cos(zenith)])
     sky = (1 - SUN_SHARE) / (1 - SNELL_WINDOW**2)
     contrast = CAUSTICS_CONTRAST * math.exp(-CAUSTICS_BLUR * kind.scattering[1] * configuration.floor_depth)
-    return Light(SUN_SHARE, to_sun, sky, SNELL_WINDOW, kind.colour, contrast, lamps=False)
+    around = _around(configuration, sun=SUN_SHARE, sun_cosine=math.cos(zenith), window=SNELL_WINDOW)
+    return Light(SUN_SHARE, to_sun, sky, SNELL_WINDOW, around, contrast, lamps=False)
 
 
 def caustics(
@@ -119,17 +133,16 @@ def exposure(configuration: Configuration, light: Light) -> float:
     brightest = 0.0
     for channel in range(3):
         day = math.exp(-kind.diffuse[channel] * depth)
-        lamp = light.lamp_colour[channel] * math.exp(-kind.spread[channel] * r) / r**2
+        lamp = light.lamp_colour[channel] * math.exp(-kind.wide[channel] * r) / r**2
         through = math.exp(-kind.spread[channel] * r)
-        veil = kind.colour[channel] * day * (1 - through)
+        veil = light.around[channel] * day * (1 - through)
         brightest = max(brightest, EXPOSED_ALBEDO * (day + lamp) * through + veil)
     return EXPOSED_VALUE / brightest
 
 
 def describe_light(light: Light, configuration: Configuration) -> dict[str, Any]:
     """What `blender_worker` must know of the light."""
-    kind, top = water(configuration.water), water_top(configuration)
-    above = configuration.floor_depth - top
+    top = water_top(configuration)
     return {
         "sun": light.sun,
         "to_sun": light.to_sun.tolist(),
@@ -137,17 +150,17 @@ def describe_light(light: Light, configuration: Configuration) -> dict[str, Any]
         "sky": light.sky,
         "sky_window": light.window,
         "around": list(light.around),
-        "dimmed": [math.exp(-rate * above) for rate in kind.diffuse],
+        "dimmed": list(_dimmed(configuration, light)),
         "caustics_tile": CAUSTICS_TILE,
         "caustics_height": top - 0.05,
         "lamps": [
             {
                 "at": list(at),
-                "towards": [-0.12 * at[0], 0.12, 1.0],
+                "towards": [-LAMP_TILT * at[0], LAMP_TILT, 1.0],
                 "radiance": LAMP_RADIANCE,
                 "colour": list(LAMP_COLOUR),
                 "cone": LAMP_CONE,
-                "blend": 0.7,
+                "blend": LAMP_EDGE,
             }
             for at in (LAMP_PLACES if light.lamps else ())
         ],
@@ -196,6 +209,53 @@ def water_top(configuration: Configuration) -> float:
     """Metres above the floor up to which the volume of water is rendered; what is above dims the light by K_d."""
     kind = water(configuration.water)
     return min(configuration.floor_depth, max(4.5, min(15.0, 1.5 / min(kind.spread))))
+
+
+def _layers(
+    configuration: Configuration, *, sun: float, sun_cosine: float, window: float, albedo: Colour
+) -> tuple[WaterLayer, ...]:
+    """The water that is rendered in volume mode, and its daylight, by channel."""
+    kind = water(configuration.water)
+    scattering, anisotropy = volume_coefficients(kind)
+    return tuple(
+        WaterLayer(
+            absorption=kind.absorption[channel],
+            scattering=scattering[channel],
+            anisotropy=anisotropy,
+            thickness=water_top(configuration),
+            albedo=albedo[channel],
+            sun=sun,
+            sun_cosine=sun_cosine,
+            sky_cosine=window,
+        )
+        for channel in range(3)
+    )
+
+
+def _around(configuration: Configuration, *, sun: float, sun_cosine: float, window: float) -> Colour:
+    """Radiance of endless water on the level relative to a white surface there, sand below it."""
+    layers = _layers(configuration, sun=sun, sun_cosine=sun_cosine, window=window, albedo=FLOOR_ALBEDO)
+    lights = [layer.at(EYE_HEIGHT) for layer in layers]
+    red, green, blue = (level / white for white, level in lights)
+    return red, green, blue
+
+
+def _dimmed(configuration: Configuration, light: Light) -> Colour:
+    """What is left of the daylight where it enters the volume, such that K_d holds for what falls on things.
+
+    Jerlov's K_d and the absorption and scattering measured by others do not fit together in every water: left alone,
+    the blue light of 3C would come through the volume 1.6 times as bright.
+    """
+    layers = _layers(
+        configuration, sun=light.sun, sun_cosine=float(light.to_sun[2]), window=light.window, albedo=(0.0, 0.0, 0.0)
+    )
+    height = EYE_HEIGHT / 2
+    below = configuration.floor_depth - height
+    rates = water(configuration.water).diffuse
+    red, green, blue = (
+        math.exp(-rate * below) / layer.at(height)[0] for rate, layer in zip(rates, layers, strict=True)
+    )
+    return red, green, blue
 
 
 def _tiled_blur(image: Floats) -> Floats:

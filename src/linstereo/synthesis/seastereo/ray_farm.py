@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from linstereo.synthesis.ray_cluster import check_address, ray_map
 from linstereo.synthesis.seastereo.render import Chunk, ChunkRenderer, Job, Report
@@ -20,7 +21,12 @@ class RayFarm:
 
     def __call__(self, job: Job, work: Sequence[Chunk], report: Report) -> Iterator[int]:
         """Render chunks; yields the number of frames of each when it is finished."""
-        away = dataclasses.replace(job, root=job.root.absolute())
+        meshes = {
+            name: None if folder is None else str(Path(folder).absolute())
+            for name, folder in (("objects", job.settings.objects), ("scenery", job.settings.scenery))
+        }
+        settings = dataclasses.replace(job.settings, **meshes)  # type: ignore[arg-type]
+        away = dataclasses.replace(job, root=job.root.absolute(), settings=settings)
         if not work:
             return
         for count, part in ray_map(self.address, functools.partial(_render, away), work, cpus=job.threads):

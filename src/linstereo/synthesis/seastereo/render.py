@@ -22,7 +22,12 @@ from linstereo.files import MAX_SIDE, filling, write_json
 from linstereo.runs import RunFolder
 from linstereo.synthesis.seastereo import files
 from linstereo.synthesis.seastereo.assets import AssetLibrary
-from linstereo.synthesis.seastereo.blender_process import BlenderDiedError, BlenderProcess, find_blender
+from linstereo.synthesis.seastereo.blender_process import (
+    BlenderDiedError,
+    BlenderProcess,
+    MeshRefusedError,
+    find_blender,
+)
 from linstereo.synthesis.seastereo.description import write_description
 from linstereo.synthesis.seastereo.frame import SIDES, Mode, compose, lights_of, read_radiance
 from linstereo.synthesis.seastereo.light import light_of
@@ -88,8 +93,8 @@ class RenderSettings:
         for name in ("objects", "scenery"):
             if content[name] is not None:
                 digest = hashlib.sha256()
-                for path in library.files():
-                    digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+                for place, path in library.files().items():
+                    digest.update(f"{place}\0{path.stat().st_size}\0".encode())
                 content[name] = digest.hexdigest()
         return content
 
@@ -236,18 +241,16 @@ class ChunkRenderer:
     def render(self, chunk: Chunk) -> Iterator[int]:
         """Render the frames of a chunk that are not there; yields each when it is."""
         settings, root = self.job.settings, self.job.root
-        scene = self._scene_of(chunk.configuration)
-        with filling(root):
-            files.write_configuration(root, scene, height=settings.height, width=settings.width)
         for frame in chunk.frames:
             if not files.is_there(root, chunk.configuration, frame):
                 started = time.monotonic()
-                self._render(scene, frame)
+                scene = self._render(chunk.configuration, frame)
                 lights = lights_of(light_of(chunk.configuration, scene.light_rng()), settings.mode)
                 seen = {side: read_radiance(self._folder, side, lights) for side in SIDES}
                 views = compose(scene, frame, seen, settings.mode)
                 seconds = time.monotonic() - started
                 with filling(root):
+                    files.write_configuration(root, scene, height=settings.height, width=settings.width)
                     files.write_frame(
                         root, scene, frame, views, mode=settings.mode, samples=settings.paths, seconds=seconds
                     )
@@ -257,12 +260,16 @@ class ChunkRenderer:
         if self._scene is None or self._scene.configuration != configuration:
             self._scene = build_scene(configuration, self._library)
             self._loaded = False
-            write_description(self._folder, self._scene)
+            with filling(self._folder):
+                write_description(self._folder, self._scene)
             self.report.broken.update({str(path): reason for path, reason in self._library.broken.items()})
         return self._scene
 
-    def _render(self, scene: Scene, frame: int) -> None:
-        for attempt in range(1, TRIES + 1):
+    def _render(self, configuration: Configuration, frame: int) -> Scene:
+        """Have Blender render a frame; returns its scene, which has no mesh that Blender cannot use."""
+        attempt = 1
+        while True:
+            scene = self._scene_of(configuration)
             try:
                 if self._given_up.is_set():
                     raise BlenderDiedError("it was stopped")
@@ -273,7 +280,10 @@ class ChunkRenderer:
                     self.report.missing_textures.update(missing)
                     self._loaded = True
                 self._blender.render(frame, self._folder)
-                return
+                return scene
+            except MeshRefusedError as error:
+                self._library.refuse(error.path, str(error))
+                self._scene = None  # the next mesh of the folder takes its place
             except BlenderDiedError as error:
                 if self._given_up.is_set():
                     raise
@@ -284,6 +294,7 @@ class ChunkRenderer:
                         f"Blender died {TRIES} times on frame {frame} of {scene.configuration.name} ({error}); it may "
                         "be short of memory: use fewer workers, or a smaller size"
                     ) from error
+                attempt += 1
 
     def _worker_settings(self, scene: Scene) -> dict[str, Any]:
         settings = self.job.settings

@@ -32,7 +32,7 @@ OBJECT_MARGIN = 0.05
 """Metres that boxes of foreground objects keep from each other."""
 OBJECT_COUNTS = (3, 5)
 _OBJECT_REACH = 2.3  # metres from the middle within which foreground objects lie
-_OBJECT_SIZES = (0.6, 1.35)
+_OBJECT_SIZES = (0.75, 1.5)
 _STATIC = np.zeros(3)
 _TERRAIN, _PATH, _FOREGROUND, _BACKGROUND, _WRECK, _FISH, _LIGHT = range(1, 8)  # purposes of random numbers
 
