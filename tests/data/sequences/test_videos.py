@@ -60,7 +60,7 @@ def test_two_videos(tmp_path):
     assert [(level(f.left), level(f.right)) for f in source] == [(60, 160), (80, 180)]
     assert "3 frames" in source.remarks()[0]
     write_video(tmp_path / "slow.mp4", [flat(60)], rate=10)
-    with pytest.raises(InputError, match="25 frames per second and .* 10"):
+    with pytest.raises(InputError, match=r"25 frames per second and .* 10"):
         Videos(tmp_path / "a.mp4", tmp_path / "slow.mp4")
 
 
@@ -77,9 +77,8 @@ def test_what_is_no_video_is_refused(tmp_path, capfd):
         next(iter(Videos("1234")))
     with pytest.raises(InputError, match="camera 98 cannot be opened"):
         next(iter(Videos("98")))
-    write_video(tmp_path / "odd.avi", [flat(60, 48, 63)], codec="FFV1")
     with pytest.raises(InputError, match="63 columns"):
-        list(Videos(tmp_path / "odd.avi"))
+        Videos(tmp_path / "clip.mp4")._halves(flat(60, 48, 63))
     assert capfd.readouterr().err == ""
 
 
