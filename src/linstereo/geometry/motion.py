@@ -12,8 +12,14 @@ MAX_PIXELS = 320 * 640
 """Larger images are compared at a smaller size, of about as many pixels; motion need not be known better."""
 MAX_RETURN = 1.0
 """Pixels of that size by which the way to the image before and back again may miss where it began."""
-MIN_FOUND = 0.4
+MAX_DIFFERENCE = 12.0
+"""Grey levels of 255 by which a pixel may differ from its place in the image before, both blurred, once the exposure
+of the images was made alike."""
+MIN_FOUND = 0.25
 """Share of the pixels that must be found in the image before if both show the same scene."""
+
+_BLUR = 5  # px
+_GAINS = (0.25, 4.0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -23,7 +29,7 @@ class Motion:
     places: npt.NDArray[np.float32]
     """[H, W, 2] column and row, px, in the image before."""
     found: npt.NDArray[np.bool_]
-    """[H, W] True where the place is inside of the image before and leads back to the pixel."""
+    """[H, W] True where the place is inside of the image before, leads back to the pixel, and looks like it."""
 
     @property
     def share(self) -> float:
@@ -57,11 +63,26 @@ def motion_since(before: npt.NDArray[np.uint8], now: npt.NDArray[np.uint8]) -> M
     off = np.linalg.norm(back + cv2.remap(forth, places, None, cv2.INTER_LINEAR), axis=2)
     inside = ((places >= 0) & (places <= np.array(size) - 1)).all(axis=2)
     found = inside & (off <= MAX_RETURN)
+    found &= _alike(cv2.remap(small[0], places, None, cv2.INTER_LINEAR), small[1], found)
     if size != (width, height):
         scale = np.array([width / size[0], height / size[1]], np.float32)
         places = _grid((width, height)) + _resized(back, (width, height)) * scale
         found = _resized(found.astype(np.uint8), (width, height)) > 0
     return Motion(places.astype(np.float32), found)
+
+
+def _alike(
+    before: npt.NDArray[np.uint8], now: npt.NDArray[np.uint8], found: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Where two grey images [h, w] look alike, but for noise and a common change of exposure over `found`."""
+    if not found.any():
+        return found
+    levels = before[found].astype(np.float64), now[found].astype(np.float64)
+    spread = max(float(levels[0].std()), 1.0)
+    gain = float(np.clip(((levels[0] - levels[0].mean()) * levels[1]).mean() / spread**2, *_GAINS))
+    offset = float(levels[1].mean() - gain * levels[0].mean())
+    difference = now.astype(np.float32) - np.float32(gain) * before.astype(np.float32) - np.float32(offset)
+    return np.asarray(np.abs(cv2.blur(difference, (_BLUR, _BLUR))) <= MAX_DIFFERENCE)
 
 
 def _resized(values: npt.NDArray[np.generic], size: tuple[int, int]) -> npt.NDArray[np.generic]:
