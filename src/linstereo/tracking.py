@@ -99,7 +99,8 @@ def steadied(disparity: npt.NDArray[np.float32], known: KnownDisparity) -> npt.N
     expected = known.disparity + _trend(disparity, known)
     difference = expected - disparity
     near = known.known & (np.abs(difference) < STEADY_PIXELS)
-    return np.where(near, disparity + STEADY_WEIGHT * difference, disparity).astype(np.float32)
+    steady = np.maximum(disparity + STEADY_WEIGHT * difference, 0)
+    return np.where(near, steady, disparity).astype(np.float32)
 
 
 def _trend(disparity: npt.NDArray[np.float32], known: KnownDisparity) -> npt.NDArray[np.float32]:
