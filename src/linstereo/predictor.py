@@ -2,8 +2,8 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import cv2
 import numpy as np
@@ -16,6 +16,7 @@ from linstereo.checkpoints.da3_weights import load_da3_weights
 from linstereo.cpu_memory import keep_freed_memory
 from linstereo.data.formats.camera_files import cameras_for_size
 from linstereo.data.formats.images import colour_values, image_size, read_pixels, to_rgb8, used_bits
+from linstereo.data.sequences.frames import StereoFrame
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.pair_checks import doubts_about_pair
@@ -28,9 +29,12 @@ from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.precision import PRECISIONS
 from linstereo.model.presets import build, checked_iterations, preset
+from linstereo.model.warm_start import WarmStart, warmed
 from linstereo.prediction import Prediction
 from linstereo.run_plan import MIN_SIDE, RunPlan, plan_run
+from linstereo.tracking import KnownDisparity, TrackedFrame, Tracker
 
+Image = npt.NDArray[np.uint8]
 ImageLike = npt.ArrayLike | str | os.PathLike[str]
 Dtype = TypeVar("Dtype", bound=np.generic)
 CalibrationLike = StereoCalibration | StereoRig | str | os.PathLike[str]
@@ -82,6 +86,7 @@ class StereoPredictor:
         use_prior: bool = True,
         on_note: Callable[[str], None] | None = None,
         strict: bool = False,
+        start: KnownDisparity | None = None,
     ) -> Prediction:
         """Disparity of a pair.
 
@@ -104,6 +109,8 @@ class StereoPredictor:
                 and right swapped, two identical or unrelated images (`linstereo.geometry.pair_checks`), values of
                 fewer bits than their type has. Without it, and without `strict`, nothing is checked.
             strict: raise an `InputError` instead if the pair looks wrong.
+            start: a disparity that is known already, such as that of the frame before (see `track`); refinement starts
+                from it wherever the images agree with it.
         """
         iterations = self.iterations(iters)
         height, width = pair_size(left, right)
@@ -125,14 +132,62 @@ class StereoPredictor:
                     if strict or on_note is None:
                         raise InputError(doubt)
                     on_note(doubt)
-            result = self._run(*images, plan, iterations, on_iteration, use_prior)
+            result = self._run(*images, plan, iterations, on_iteration, use_prior, start)
             right_disparity = None
             if occlusion:
                 later = None if on_iteration is None else lambda t: on_iteration(iterations + t)
                 left_of_mirror, right_of_mirror = _mirrored(images[1]), _mirrored(images[0])
-                mirrored = self._run(left_of_mirror, right_of_mirror, plan, iterations, later, use_prior)
+                mirrored = self._run(left_of_mirror, right_of_mirror, plan, iterations, later, use_prior, None)
                 right_disparity = _mirrored(mirrored.disparity)
             return dataclasses.replace(result, calibration=camera, right_disparity=right_disparity)
+
+    def track(
+        self,
+        frames: Iterable[StereoFrame | tuple[ImageLike, ImageLike]],
+        *,
+        iters: int | None = None,
+        cold_iters: int | None = None,
+        scale: float | None = None,
+        volume: VolumeKind | None = None,
+        steady: bool = True,
+        on_iteration: Callable[[int], None] | None = None,
+    ) -> Iterator[TrackedFrame]:
+        """Disparities of the frames of a sequence, each as soon as it is asked for.
+
+        Every frame starts from the disparity of the one before where that still holds, see `linstereo.tracking`.
+
+        Args:
+            frames: pairs (left, right) of images such as `predict` takes, or what the sources of
+                `linstereo.data.sequences` give.
+            iters: iterations of a frame that starts from the one before; by default half of `cold_iters`.
+            cold_iters: iterations of the first frame and of one after a cut; by default the model's own number.
+            scale: see `predict`, like `volume` and `on_iteration`.
+            volume: how correlations are held.
+            steady: whether to steady what did not change between two frames.
+            on_iteration: called with 1, 2, ... after each iteration of a frame.
+        """
+        cold = self.iterations(cold_iters)
+        warm = self.iterations(max(cold // 2, 1) if iters is None else iters)
+
+        def predict(left: Image, right: Image, known: KnownDisparity | None) -> Prediction:
+            return self.predict(
+                left,
+                right,
+                iters=cold if known is None else warm,
+                scale=scale,
+                volume=volume,
+                on_iteration=on_iteration,
+                start=known,
+            )
+
+        tracker = Tracker(predict, steady=steady)
+        bits = 8
+        for frame in frames:
+            stamp = frame.stamp if isinstance(frame, StereoFrame) else None
+            values = read_values(*frame[-2:])
+            bits = max(bits, used_bits(*values))  # brightness must not jump when a frame holds no bright pixel
+            left, right = (to_rgb8(image, bits=bits) for image in values)
+            yield tracker.follow(left, right, stamp=stamp)
 
     def iterations(self, iters: int | None) -> int:
         """Refinement iterations that `predict` runs when it is asked for `iters`; an `InputError` if it cannot."""
@@ -160,6 +215,7 @@ class StereoPredictor:
         iterations: int,
         on_iteration: Callable[[int], None] | None,
         use_prior: bool,
+        start: KnownDisparity | None,
     ) -> Prediction:
         """Predict a pair of images, uint8 [H, W, 3]."""
         height, width = left.shape[:2]
@@ -170,6 +226,8 @@ class StereoPredictor:
             matches = [match_sparse(*small) if use_prior else SparseMatches.none((run_height, run_width))]
         tensors = [_to_tensor(image, self.device) for image in small]
         evidence = self.model.prepare(tensors[0], tensors[1], matches=matches, volume=plan.volume)
+        if start is not None:
+            evidence = warmed(evidence, _warm_start(start, plan, self.device))
         states = self.model.iterate(evidence, iterations)
         before = current = evidence.disparity
         for t in range(1, iterations + 1):
@@ -250,11 +308,7 @@ def read_pair(
     has.
     """
     names = _names(left, right)
-    images = [
-        read_pixels(image) if isinstance(image, str | os.PathLike) else colour_values(image, name=name)
-        for image, name in zip((left, right), names, strict=True)
-    ]
-    _check_sizes([image.shape[:2] for image in images], names)
+    images = read_values(left, right)
     bits = used_bits(*images)
     if on_note is not None and bits < 16 and any(image.dtype == np.uint16 for image in images):
         on_note(
@@ -262,6 +316,17 @@ def read_pair(
             f"{2**bits - 1} is white"
         )
     return to_rgb8(images[0], bits=bits), to_rgb8(images[1], bits=bits)
+
+
+def read_values(left: ImageLike, right: ImageLike) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Both images with their own bit depth, see `read_pixels`, checked to be large enough and of one size."""
+    names = _names(left, right)
+    images = [
+        read_pixels(image) if isinstance(image, str | os.PathLike) else colour_values(image, name=name)
+        for image, name in zip((left, right), names, strict=True)
+    ]
+    _check_sizes([image.shape[:2] for image in images], names)
+    return images[0], images[1]
 
 
 def _names(*images: ImageLike) -> list[str]:
@@ -313,6 +378,16 @@ def _resized(image: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArr
 def _to_tensor(image: npt.NDArray[np.uint8], device: torch.device) -> Tensor:
     """uint8 [H, W, 3] -> float [1, 3, H, W] in [0, 1]."""
     return torch.from_numpy(image).to(device).permute(2, 0, 1).unsqueeze(0).float() / 255
+
+
+def _warm_start(start: KnownDisparity, plan: RunPlan, device: torch.device) -> WarmStart:
+    """A known disparity at the size that the network sees."""
+    factor = plan.width / start.disparity.shape[1]
+    maps = (start.disparity * np.float32(factor), start.known.astype(np.float32))
+    disparity, known = (
+        torch.from_numpy(cv2.resize(values, (plan.width, plan.height))).to(device)[None, None] for values in maps
+    )
+    return WarmStart(disparity, known > 0.5)
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:

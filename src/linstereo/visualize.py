@@ -143,6 +143,29 @@ def png_bytes(picture: npt.NDArray[np.uint8]) -> bytes:
     return bytes(encoded.tobytes())
 
 
+class DisparityPainter:
+    """Paints disparity maps of one size with the same colours for the same values, beside one colour bar.
+
+    Args:
+        height: of the maps, px.
+        low: disparity of the first colour, px.
+        high: disparity of the last colour, px.
+    """
+
+    def __init__(self, height: int, *, low: float, high: float) -> None:
+        self._low, self._high = low, high
+        self._lacking = max(MIN_BAR_HEIGHT - height, 0)
+        self._bar = colour_bar(height + self._lacking, low=low, high=high, unit="px", below=True, above=True)
+
+    def paint(self, disparity: npt.NDArray[np.floating]) -> npt.NDArray[np.uint8]:
+        """A map [H, W] in px with the bar to its right, uint8 [H', W', 3] RGB with even sides, as videos need them."""
+        picture = colourise(disparity, low=self._low, high=self._high)
+        canvas = np.pad(picture, ((0, self._lacking), (0, 0), (0, 0)), constant_values=255)
+        whole = np.hstack([canvas, self._bar])
+        odd = [(0, side % 2) for side in whole.shape[:2]]
+        return np.pad(whole, (*odd, (0, 0)), constant_values=255)
+
+
 def colour_bar(
     height: int,
     *,

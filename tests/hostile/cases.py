@@ -95,7 +95,14 @@ OUTPUT_FOLDERS = {
 }
 MEANT: dict[str, str] = {
     # "inf" is documented as keeping all points
-    **dict.fromkeys((f"predict --max-depth: {label}" for label in ("inf", "overflow", "huge", "tiny")), ACCEPTED),
+    **dict.fromkeys(
+        (
+            f"{command} --max-depth: {label}"
+            for command in ("predict", "track")
+            for label in ("inf", "overflow", "huge", "tiny")
+        ),
+        ACCEPTED,
+    ),
     **dict.fromkeys(
         (
             f"{command} --seed: zero"
@@ -135,7 +142,7 @@ MEANT: dict[str, str] = {
     "submit --seconds: tiny": ACCEPTED,
 }
 """Cases that look hostile but have a meaning."""
-FILE_METAVARS = {"FILE", "PATH", "CHECKPOINT", "RECIPE", "LEFT", "RIGHT"}
+FILE_METAVARS = {"FILE", "PATH", "CHECKPOINT", "RECIPE", "LEFT", "RIGHT", "SOURCE"}
 FOLDER_METAVARS = {"DIR", "SESSION"}
 OUTPUTS = {"out", "cache_features"}
 

@@ -206,6 +206,16 @@ def _rows() -> list[Case]:
         *_resumed(("synth",), "synth", {"settings.json": ("empty", "text", "list", "object", "deep")}),
         *_resumed(truth, "ground-truth", {"settings.json": ("empty", "text", "list", "object", "deep")}),
         *_resumed(render, "tank-render", {"views.json": ("empty", "text", "list", "object", "deep")}),
+        *_resumed(("track",), "track", {
+            "settings.json": ("empty", "text", "list", "object", "deep"),
+            "frames.csv": ("text", "list", "binary", "deep", "numbers"),
+        }),
+        Case("track another sequence into the folder", ("track",), ("--fps=5",), prepare=_begun("track")),
+        Case("track into a folder of something else", ("track",), prepare=_foreign),
+        *(Case(f"track a video: {kind}", ("track",), positional=(0, f"cut.{ending}"), prepare=_cut(name, kind))
+          for name, ending in (("clip.avi", "avi"), ("sequence.bag", "bag")) for kind in ("empty", "text", "binary")),
+        Case("track depth without calibration", ("track",), ("--outputs=depth",)),
+        Case("track with topics of no bag", ("track",), ("--left-topic=/left/image",)),
         *_resumed(("submit",), "submit", {"submission.json": ("text", "list", "object", "deep")}),
     ]  # fmt: skip
     for kind in ("empty", "text", "list", "binary", "numbers"):
@@ -299,6 +309,18 @@ def _damaged(run: str, file: str, kind: str) -> Callable[[Path, Path], None]:
     def prepare(world: Path, case: Path) -> None:
         shutil.copytree(world / "runs" / run, case / "out")
         damage(case / "out" / file, kind, world=world)
+
+    return prepare
+
+
+def _cut(name: str, kind: str) -> Callable[[Path, Path], list[str]]:
+    """A damaged video or bag instead of two folders."""
+
+    def prepare(world: Path, case: Path) -> list[str]:
+        file = case / f"cut{Path(name).suffix}"
+        shutil.copy(world / name, file)
+        damage(file, kind, world=world)
+        return [file.name]
 
     return prepare
 

@@ -15,10 +15,13 @@ import torch
 
 from linstereo.checkpoints.checkpoint import save_checkpoint
 from linstereo.cli import main
+from linstereo.files import make_parent
 from linstereo.geometry.stereo_rig import StereoRig
 from linstereo.model.presets import LinStereoConfig, build
 from tests.data import layouts
 from tests.data.camera_files import opencv_fields, write_opencv
+from tests.data.sequences.bag_files import write_stereo_bag
+from tests.data.sequences.test_videos import write_video
 from tests.data.writers import write_pfm, write_rgb
 from tests.synthesis.seastereo import fake_blender
 from tests.training.tiny import write_folder
@@ -57,6 +60,10 @@ _TRAINING = "--config={world}/recipe.toml --data=folder={world}/training --worke
 SEA = "--trajectory=1 --focal=24 --baseline=65 --water=I --depth=shallow --iteration=1 --frames=1 --size=32x64"
 BASELINES: dict[tuple[str, ...], str] = {
     ("predict",): "{world}/left.png {world}/right.png --model={world}/tiny.safetensors --device=cpu --out=out",
+    (
+        "track",
+    ): "{world}/frames/left {world}/frames/right --model={world}/tiny.safetensors --device=cpu --outputs=disparity "
+    "--out=out",
     ("rectify",): "{world}/left.png {world}/right.png --calib={world}/stereo.yml --out=out",
     ("synth",): "--out=out --count=1 --size=32x64 --workers=1",
     ("seastereo", "plan"): "--trajectory=1 --water=I",
@@ -91,6 +98,7 @@ EXAMPLES = {
     "--rope-mesh": "session/target/target.stl",
     "LEFT": "left.png",
     "RIGHT": "right.png",
+    "SOURCE": "clip.avi",
 }
 """A valid file for each option or argument that takes one."""
 
@@ -103,6 +111,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "ground-truth": ("tank", "ground-truth"),
     "tank-render": ("tank", "render"),
     "submit": ("submit",),
+    "track": ("track",),
 }
 """Runs below `runs`, for cases that go on with a damaged one."""
 
@@ -119,6 +128,11 @@ def build_world(root: Path) -> Path:
     image = rng.integers(0, 256, (64, 96, 3), dtype=np.uint8)
     write_rgb(root / "left.png", image)
     write_rgb(root / "right.png", np.roll(image, -3, axis=1))
+    for side, shift in (("left", 0), ("right", -3)):
+        for number in range(2):
+            write_rgb(make_parent(root / "frames" / side / f"{number}.png"), np.roll(image, shift + number, axis=1))
+    write_video(root / "clip.avi", [np.hstack([image, np.roll(image, -3, axis=1)])] * 2, codec="MJPG")
+    write_stereo_bag(root / "sequence.bag", "ros1", [(image, np.roll(image, -3, axis=1))] * 2)
     calibration = {"focal": 80.0, "baseline": 0.1, "cx": 48.0, "cy": 32.0}
     (root / "calib.json").write_text(json.dumps(calibration))
     write_opencv(root / "stereo.yml", opencv_fields(StereoRig(**RAW_CAMERAS)))

@@ -21,6 +21,10 @@ LogRMSE    square root of the mean of (ln p - ln t)^2
 A1 A2 A3   share of pixels with max(p / t, t / p) < 1.25, 1.25^2, 1.25^3, a fraction of 1
 =========  ==============================================================================================
 
+Flicker of a sequence: TEPE, the temporal end-point error of DynamicStereo (Karaev et al. 2023), is the mean of
+|(p' - p) - (t' - t)| over the pixels of two frames that follow each other, px: how much the error of a pixel changes
+from one frame to the next. It is 0 for a prediction that is wrong by the same amount all the time.
+
 What is counted, and the results of the odd cases:
 
 * Regions: `all` is every pixel with ground truth; `nonocc` and `occ` split it by the dataset's occlusion
@@ -107,6 +111,18 @@ def score_disparity(
         return RegionSums(pixels=target.size, non_finite=int(np.count_nonzero(lost)), sums=sums)
 
     return _per_region(measure, mask, occluded=occluded, regions=regions, name=name)
+
+
+def temporal_error(
+    predictions: Sequence[NDArray[np.floating[Any]]], truths: Sequence[NDArray[np.floating[Any]]]
+) -> float:
+    """TEPE between two frames that follow each other, px.
+
+    predictions, truths: of the earlier and of the later frame, float32 [H, W], px, known everywhere.
+    """
+    (early, late), (true_early, true_late) = predictions, truths
+    change = late.astype(np.float64) - early
+    return float(np.abs(change - (true_late.astype(np.float64) - true_early)).mean())
 
 
 def score_depth(

@@ -27,9 +27,11 @@ class CostVolume(Protocol):
     """What a refinement step asks of the matching evidence of one scale.
 
     size: height and width of its maps.
+    radius: samples on either side of the current match in each level.
     """
 
     size: tuple[int, int]
+    radius: int
 
     def lookup(self, disparity: Tensor) -> Tensor:
         """Sample the correlation pyramid around the current match.

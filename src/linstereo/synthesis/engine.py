@@ -24,7 +24,7 @@ from linstereo.synthesis.raycast import RayCaster
 from linstereo.synthesis.render import View, render_view, textures_of
 from linstereo.synthesis.scene import Scene
 from linstereo.synthesis.scenes import PLAIN, random_scene
-from linstereo.synthesis.sensor import CameraKinds, expose_pair, margin_mask, random_faults
+from linstereo.synthesis.sensor import CameraKinds, PairFaults, expose_pair, margin_mask, random_faults
 from linstereo.synthesis.water import Water, random_water, through_water
 
 MAX_SEED = 2**63 - 1
@@ -151,7 +151,14 @@ class StereoEngine:
             plain=self.settings.plain,
         )
         kinds = CameraKinds(grey=self.settings.grey, noisy=self.settings.noisy, margins=self.settings.margins)
-        return _Shot(scene, water_rng=for_water if underwater else None, camera_rng=for_camera, kinds=kinds)
+        faults = random_faults(for_camera, underwater=underwater, kinds=kinds)
+        return _Shot(scene, water_rng=for_water if underwater else None, camera_rng=for_camera, faults=faults)
+
+
+def take_sample(name: str, scene: Scene, *, faults: PairFaults, camera_rng: np.random.Generator) -> StereoSample:
+    """A pair of a scene in air, taken by cameras with these faults, whose noise `camera_rng` makes."""
+    with _one_thread():
+        return _Shot(scene, water_rng=None, camera_rng=camera_rng, faults=faults).sample(name)
 
 
 class _Shot:
@@ -163,7 +170,7 @@ class _Shot:
         *,
         water_rng: np.random.Generator | None,
         camera_rng: np.random.Generator,
-        kinds: CameraKinds,
+        faults: PairFaults,
     ) -> None:
         self.rig = scene.rig
         self.caster = RayCaster(scene.objects)
@@ -185,7 +192,6 @@ class _Shot:
         else:
             self.water, depth = random_water(water_rng, scene_distance=float(np.median(self.left.distance)))
             radiances = [_under_water(scene, view, self.water, depth) for view in views]
-        faults = random_faults(camera_rng, underwater=self.water is not None, kinds=kinds)
         self.left_image, self.right_image = expose_pair(radiances[0], radiances[1], faults, camera_rng)
         shape = self.rig.height, self.rig.width
         self.left_margin, self.right_margin = (

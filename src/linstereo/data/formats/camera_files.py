@@ -91,7 +91,28 @@ def cameras_for_size(
                 f"{path} is a calibration of rectified images in a set unit; leave out --calib-unit and --fisheye"
             )
         return calibration_for_size(path, width=width, height=height, image=image, resize=resize, grey=grey)
-    cameras = read_cameras(path, unit=unit, fisheye=fisheye)
+    return fitted_cameras(
+        read_cameras(path, unit=unit, fisheye=fisheye),
+        path,
+        width=width,
+        height=height,
+        image=image,
+        resize=resize,
+        rectified=rectified,
+    )
+
+
+def fitted_cameras(
+    cameras: Cameras,
+    path: FilePath,
+    *,
+    width: int,
+    height: int,
+    image: FilePath,
+    resize: bool = False,
+    rectified: bool = False,
+) -> StereoCalibration | StereoRig:
+    """The stereo camera of images of `width` x `height` px from the cameras of `path`; see `cameras_for_size`."""
     scale = check_size(cameras.size, width=width, height=height, path=path, image=image, resize=resize)
     size = cameras.size if scale and cameras.size else (width, height)
     if cameras.raw is None or rectified:

@@ -22,7 +22,7 @@ def decode(data: bytes, *, path: str | os.PathLike[str]) -> npt.NDArray[Any]:
     EXIF data is not applied: calibration and ground truth belong to the pixels as stored, and turning only
     one image of a pair would ruin its rectification.
     """
-    with _quiet_opencv():
+    with quiet_opencv():
         try:
             decoded = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
         except (cv2.error, MemoryError) as error:
@@ -40,7 +40,7 @@ def write_encoded(
     """Encode `array` (uint8 or uint16; grey, BGR or BGRA) in the format of `suffix` and write it; atomic."""
     size = f"{array.shape[1]} x {array.shape[0]}"
     refusal = f"cannot write {path}: {suffix} does not take this picture of {size} pixels; choose .png"
-    with _quiet_opencv():
+    with quiet_opencv():
         try:
             done, encoded = cv2.imencode(suffix, array, options)
         except cv2.error as error:
@@ -81,7 +81,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextlib.contextmanager
-def _quiet_opencv() -> Iterator[None]:
+def quiet_opencv() -> Iterator[None]:
     """Keep OpenCV from logging what is raised as an exception anyway; safe with several threads."""
     with _Quiet.lock:
         if _Quiet.users == 0:

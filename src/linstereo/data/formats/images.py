@@ -49,7 +49,11 @@ def read_pixels(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
 
     A PPM or PGM file of more than 8 bits that says which value is white comes back as uint8, scaled by that.
     """
-    data = read_file(path)
+    return decode_pixels(read_file(path), path)
+
+
+def decode_pixels(data: bytes, path: str | os.PathLike[str]) -> npt.NDArray[Any]:
+    """The picture that the bytes of an image file hold, as `read_pixels` gives it; errors call it `path`."""
     width, height = _checked_size(data, path)
     if is_pnm(data):
         values = decode_pnm(data, path)

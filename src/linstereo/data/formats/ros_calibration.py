@@ -6,6 +6,7 @@ The names of the message itself (K, D, R, P, width, height) are read as well.
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,14 @@ def is_camera_info(content: dict[str, Any]) -> bool:
 def ros_cameras(content: dict[str, Any], path: FilePath) -> Cameras:
     """The two cameras of a left camera_info, `content` of `path`, and of the right one beside it. Metres."""
     partner = _right_file(Path(path))
-    left = _Camera(content, path)
-    right = _Camera(read_plain_yaml(partner), partner)
+    return cameras_of_infos(content, read_plain_yaml(partner), names=(path, partner))
+
+
+def cameras_of_infos(left_info: dict[str, Any], right_info: dict[str, Any], *, names: Sequence[FilePath]) -> Cameras:
+    """The two cameras of a left and a right camera_info, plain values of files or messages called `names`. Metres."""
+    path, partner = names
+    left = _Camera(left_info, path)
+    right = _Camera(right_info, partner)
     if left.size != right.size:
         raise InputError(f"{path} is for images of {left.size}, {partner} of {right.size} px; give two of one size")
     rectified = rectified_cameras(left.projection, right.projection, path=path)
@@ -68,7 +75,7 @@ class _Camera:
         self.rotation = self._array("R", (3, 3))
         self.projection = self._array("P", (3, 4))
         self.size = (int(self._array("width", ())), int(self._array("height", ())))
-        model = content.get("distortion_model", "plumb_bob")
+        model = content.get("distortion_model") or "plumb_bob"
         if not isinstance(model, str) or model not in _MODELS:
             raise InputError(f"{path} has the distortion model {model!s:.40}; known are {', '.join(_MODELS)}")
         with naming_calibration(path):

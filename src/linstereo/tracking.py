@@ -1,0 +1,134 @@
+"""Stereo frames one after the other: each starts from the disparity of the one before, where that still holds.
+
+The disparity is carried along with the motion of the left image (`linstereo.geometry.motion`), the network checks it
+against its own start (`linstereo.model.warm_start`), and half the iterations do. After a cut, or a motion that cannot
+be followed, the network starts as for a single pair. A light filter steadies what did not change.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from linstereo.geometry.motion import Motion, motion_since
+
+if TYPE_CHECKING:
+    from linstereo.prediction import Prediction
+
+STEADY_WEIGHT = 0.5
+"""Share of the frame before in what is steadied."""
+STEADY_PIXELS = 1.0
+"""Only disparities that differ by less than this from what was expected are steadied, px."""
+_TREND_SAMPLES = 20_000
+_TREND_ROUNDS = 3
+_OUTLIER = 2.5  # times the median deviation
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class KnownDisparity:
+    """A disparity to start from, of the pixels of the left image."""
+
+    disparity: npt.NDArray[np.float32]
+    """[H, W] px of the left image."""
+    known: npt.NDArray[np.bool_]
+    """[H, W] where it is known."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrackedFrame:
+    """The result for one frame of a sequence."""
+
+    stamp: int | None
+    """As the source gave it, nanoseconds; None from a source without stamps."""
+    left: npt.NDArray[np.uint8]
+    """[H, W, 3] RGB, the left image."""
+    prediction: "Prediction"
+    """With the disparity of the left image."""
+    cold: bool
+    """It did not start from the frame before: it is the first one, or there was a cut."""
+    followed: float
+    """Share of its pixels that were found in the frame before, 0 to 1; 0 for the first."""
+
+
+Predict = Callable[[npt.NDArray[np.uint8], npt.NDArray[np.uint8], KnownDisparity | None], "Prediction"]
+
+
+class Tracker:
+    """Remembers the last frame.
+
+    Args:
+        predict: the prediction for a pair, uint8 [H, W, 3] each, that starts from what is known; cold for None.
+        steady: whether to steady what did not change, see `steadied`.
+    """
+
+    def __init__(self, predict: Predict, *, steady: bool = True) -> None:
+        self._predict = predict
+        self._steady = steady
+        self._last: tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]] | None = None
+
+    def follow(
+        self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8], *, stamp: int | None = None
+    ) -> TrackedFrame:
+        """The next frame of the sequence, uint8 [H, W, 3] RGB images."""
+        motion = None
+        if self._last is not None and self._last[0].shape == left.shape:
+            motion = motion_since(self._last[0], left)
+        known = None
+        if motion is not None and motion.same_scene and self._last is not None:
+            known = KnownDisparity(motion.carried(self._last[1]), motion.found)
+        prediction = self._predict(left, right, known)
+        if known is not None and self._steady:
+            calm = steadied(prediction.disparity, known)
+            prediction = dataclasses.replace(prediction, disparity=calm)
+        self._last = left, prediction.disparity
+        return TrackedFrame(stamp, left, prediction, known is None, _share(motion))
+
+
+def steadied(disparity: npt.NDArray[np.float32], known: KnownDisparity) -> npt.NDArray[np.float32]:
+    """Half way to what the frame before lets expect, where the two are less than `STEADY_PIXELS` apart.
+
+    Between frames the disparities of a rigid scene change along a smooth function of place and disparity, since the
+    camera moves; it is fitted and taken into account, so that the result does not lag behind.
+
+    Args:
+        disparity: [H, W] px, of this frame.
+        known: that of the frame before, carried along.
+    """
+    expected = known.disparity + _trend(disparity, known)
+    difference = expected - disparity
+    near = known.known & (np.abs(difference) < STEADY_PIXELS)
+    steady = np.maximum(disparity + STEADY_WEIGHT * difference, 0)
+    return np.where(near, steady, disparity).astype(np.float32)
+
+
+def _trend(disparity: npt.NDArray[np.float32], known: KnownDisparity) -> npt.NDArray[np.float32]:
+    """[H, W] px by which the disparities of all things changed since the frame before, apart from noise."""
+    change = disparity - known.disparity
+    usable = np.flatnonzero(known.known & (np.abs(change) < STEADY_PIXELS))
+    terms = _motion_terms(known.disparity)  # [H, W, 7]
+    if len(usable) < 10 * terms.shape[-1]:
+        return np.zeros_like(disparity)
+    chosen = usable[:: max(len(usable) // _TREND_SAMPLES, 1)]
+    system, values = terms.reshape(-1, terms.shape[-1])[chosen], change.ravel()[chosen]
+    for _ in range(_TREND_ROUNDS):
+        weights, *_ = np.linalg.lstsq(system, values, rcond=None)
+        deviation = np.abs(values - system @ weights)
+        kept = deviation <= _OUTLIER * np.median(deviation)
+        system, values = system[kept], values[kept]
+    return np.asarray(terms @ weights.astype(np.float32), np.float32)
+
+
+def _motion_terms(disparity: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """[H, W, 7]: what the change of disparity is linear in, to first order, when a camera moves in a rigid scene."""
+    height, width = disparity.shape
+    x = np.linspace(-0.5, 0.5, width, dtype=np.float32)[None, :]
+    y = np.linspace(-0.5, 0.5, height, dtype=np.float32)[:, None]
+    scaled = disparity / max(float(np.abs(disparity).max()), 1e-6)
+    terms = (1.0, x, y, scaled, scaled * scaled, x * scaled, y * scaled)
+    return np.stack([np.broadcast_to(np.float32(term), disparity.shape) for term in terms], axis=-1)
+
+
+def _share(motion: Motion | None) -> float:
+    return 0.0 if motion is None else motion.share

@@ -1,0 +1,72 @@
+"""The start from a known disparity holds where the images agree with it, and nowhere else."""
+
+import numpy as np
+import pytest
+import torch
+
+from linstereo import StereoPredictor
+from linstereo.model.cost_volume import StoredVolume
+from linstereo.model.linstereo import Evidence
+from linstereo.model.presets import build
+from linstereo.model.warm_start import WarmStart, warmed
+from linstereo.tracking import KnownDisparity
+from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
+
+TRUE = 3  # cells
+
+
+def evidence(own):
+    """Features of a scene at a disparity of 3 cells, and a start of the network's own, 16 x 24 cells."""
+    generator = torch.Generator().manual_seed(0)
+    right = torch.randn(1, 32, 16, 24 + TRUE, generator=generator)
+    left = right[..., :24]
+    volume = StoredVolume(left, right[..., TRUE:], levels=2, radius=2)
+    start = torch.full((1, 1, 16, 24), float(own))
+    return Evidence(volumes=[volume], tables=[], hidden=[], disparity=start, prior=[], guide=None, size=(60, 90))
+
+
+def known(value, *, where=slice(None)):
+    disparity = torch.full((1, 1, 60, 90), float(4 * value))  # px
+    mask = torch.zeros(1, 1, 60, 90, dtype=torch.bool)
+    mask[..., where] = True
+    return WarmStart(disparity, mask)
+
+
+INNER = (..., slice(4, 12), slice(8, 18))  # cells whose matches and windows are inside of the images
+
+
+def test_a_right_disparity_replaces_a_wrong_start():
+    start = warmed(evidence(own=6), known(TRUE)).disparity
+    assert start.shape == (1, 1, 16, 24)
+    assert torch.all(start[INNER] == TRUE)
+
+
+def test_a_wrong_disparity_does_not_replace_a_right_start():
+    assert torch.all(warmed(evidence(own=TRUE), known(7)).disparity[INNER] == TRUE)
+
+
+def test_what_is_unknown_keeps_the_networks_own_start():
+    start = warmed(evidence(own=6), known(TRUE, where=slice(48, None))).disparity
+    assert torch.all(start[..., :12] == 6)
+    assert torch.all(start[..., 4:12, 13:18] == TRUE)
+
+
+@pytest.mark.parametrize("start", ["zero", "correlation", "depth_prior"])
+@pytest.mark.parametrize("scale", [1.0, 0.75])
+def test_every_start_can_be_warmed(start, scale):
+    config = TINY.__class__(**{**vars(TINY), "start": start})
+    depth = torch.rand(1, 1, 16, 24) + 1
+    torch.manual_seed(0)
+    predictor = StereoPredictor(build(config, backbone=TinyBackbone(depth)), device="cpu")
+    left, right, truth = synthetic_pairs(1)
+    pair = [(image[0].permute(1, 2, 0).numpy() * 255).astype(np.uint8) for image in (left, right)]
+    true = truth[0, 0].numpy()
+    everywhere = KnownDisparity(true, np.ones_like(true, bool))
+    nowhere = KnownDisparity(true, np.zeros_like(true, bool))
+    cold = predictor.predict(*pair, iters=1, scale=scale).disparity
+    np.testing.assert_array_equal(predictor.predict(*pair, iters=1, scale=scale, start=nowhere).disparity, cold)
+    warm = predictor.predict(*pair, iters=1, scale=scale, start=everywhere).disparity
+    assert warm.shape == true.shape
+    assert np.isfinite(warm).all()
+    if start == "zero":  # the other starts are right already where the texture is
+        assert np.abs(warm - true).mean() < 0.5 * np.abs(cold - true).mean()
