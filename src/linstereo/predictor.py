@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from linstereo.checkpoints.checkpoint import BUNDLED, bundled_weights, is_bundled, is_random_preset
@@ -107,6 +108,7 @@ class StereoPredictor:
         scale: float | None = None,
         volume: VolumeKind | None = None,
         on_iteration: Callable[[int], None] | None = None,
+        on_disparity: Callable[[int, npt.NDArray[np.float32]], None] | None = None,
         use_prior: bool = True,
         on_note: Callable[[str], None] | None = None,
         strict: bool = False,
@@ -121,6 +123,8 @@ class StereoPredictor:
                 By default 1, or for small images what `linstereo.run_plan.working_size` says if the model has one.
             volume: how correlations are held; by default stored while they fit into 1 GiB and into memory.
             on_iteration: called with 1, 2, ... after each iteration, for progress bars.
+            on_disparity: called with 0 and the disparity that refinement starts from, then with 1, 2, ... and the
+                disparity after each iteration; float32 [H, W], pixels. It costs an upsampling for each of them.
             use_prior: False makes a model that starts from monocular depth (DPI) start from zero disparity, as it does
                 where it falls back.
             on_note: called with a sentence about whatever looks wrong with the pair: rows that are not aligned, left
@@ -143,7 +147,7 @@ class StereoPredictor:
                     if strict or on_note is None:
                         raise InputError(doubt)
                     on_note(doubt)
-            return self._run(*images, plan, iterations, on_iteration, use_prior)
+            return self._run(*images, plan, iterations, on_iteration, on_disparity, use_prior)
 
     def iterations(self, iters: int | None) -> int:
         """Refinement iterations that `predict` runs when it is asked for `iters`; an `InputError` if it cannot."""
@@ -165,6 +169,7 @@ class StereoPredictor:
         plan: RunPlan,
         iterations: int,
         on_iteration: Callable[[int], None] | None,
+        on_disparity: Callable[[int, npt.NDArray[np.float32]], None] | None,
         use_prior: bool,
     ) -> Prediction:
         """Predict a pair of images, uint8 [H, W, 3]."""
@@ -176,16 +181,21 @@ class StereoPredictor:
             matches = [match_sparse(*small) if use_prior else SparseMatches.none((run_height, run_width))]
         tensors = [_to_tensor(image, self.device) for image in small]
         evidence = self.model.prepare(tensors[0], tensors[1], matches=matches, volume=plan.volume)
+        if on_disparity is not None:
+            start = F.interpolate(4 * evidence.disparity, scale_factor=4, mode="bilinear")
+            on_disparity(0, _at_size(start[..., :run_height, :run_width], height, width))
         states = self.model.iterate(evidence, iterations)
         for t in range(1, iterations + 1):
             state = next(states)
             if on_iteration is not None:
                 on_iteration(t)
-        disparity = self.model.upsample(state, evidence)[0, 0].clamp(min=0).float().cpu().numpy()
-        if disparity.shape != (height, width):
-            disparity = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * (width / run_width)
+            if on_disparity is not None and t < iterations:
+                on_disparity(t, _at_size(self.model.upsample(state, evidence), height, width))
+        disparity = _at_size(self.model.upsample(state, evidence), height, width)
+        if on_disparity is not None:
+            on_disparity(iterations, disparity)
         prior = evidence.prior[0] if evidence.prior else None
-        return Prediction(np.ascontiguousarray(disparity, dtype=np.float32), iterations, prior)
+        return Prediction(disparity, iterations, prior)
 
 
 def load(
@@ -298,6 +308,15 @@ def _resized(image: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArr
 def _to_tensor(image: npt.NDArray[np.uint8], device: torch.device) -> Tensor:
     """uint8 [H, W, 3] -> float [1, 3, H, W] in [0, 1]."""
     return torch.from_numpy(image).to(device).permute(2, 0, 1).unsqueeze(0).float() / 255
+
+
+def _at_size(disparity: Tensor, height: int, width: int) -> npt.NDArray[np.float32]:
+    """A disparity [1, 1, h, w] in px of an image of that size as one of another size, float32 [H, W], px, >= 0."""
+    values = disparity[0, 0].clamp(min=0).float().cpu().numpy()
+    if values.shape != (height, width):
+        factor = width / values.shape[1]
+        values = cv2.resize(values, (width, height), interpolation=cv2.INTER_LINEAR) * factor
+    return np.ascontiguousarray(values, dtype=np.float32)
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:

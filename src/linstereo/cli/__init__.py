@@ -11,6 +11,7 @@ from linstereo.errors import InputError
 
 COMMANDS = {
     "predict": "disparity, depth and point clouds of one or many pairs",
+    "serve": "a page in the browser where depth can be seen, and an endpoint for programs",
     "rectify": "rectified pairs from raw ones and the calibration of their cameras",
     "synth": "write a dataset of synthetic stereo pairs with exact ground truth",
     "seastereo": "render the underwater dataset SeaStereo with Blender, or any part of it",
