@@ -50,11 +50,8 @@ def row(sample: StereoSample, predictor: linstereo.StereoPredictor, *, swing: fl
         far: points beyond this depth, metres, are left out.
     """
     assert sample.calibration is not None
-    prediction = predictor.predict(sample.left, sample.right)
-    cloud = prediction.point_cloud(sample.left, sample.calibration, max_depth=far)
-    seen = prediction.depth(sample.calibration) <= far
-    solid = (~outlines(prediction.disparity))[seen]
-    cloud = PointCloud(cloud.points[solid], cloud.colours[solid])
+    prediction = predictor.predict(sample.left, sample.right, calibration=sample.calibration)
+    cloud = prediction.points(max_depth=far)
     tiles = [
         sample.left,
         colourise(prediction.disparity),
@@ -62,12 +59,6 @@ def row(sample: StereoSample, predictor: linstereo.StereoPredictor, *, swing: fl
     ]
     gap = np.full((HEIGHT, GAP, 3), 255, np.uint8)
     return np.hstack([tiles[0], gap, tiles[1], gap, tiles[2]])
-
-
-def outlines(disparity: npt.NDArray[np.float32], *, step: float = 0.05) -> npt.NDArray[np.bool_]:
-    """Pixels beside a step in depth of more than a `step` of it, whose own depth lies between two surfaces; [H, W]."""
-    kernel = np.ones((3, 3), np.uint8)
-    return np.asarray(cv2.dilate(disparity, kernel) > (1 + step) * cv2.erode(disparity, kernel))
 
 
 def view(cloud: PointCloud, *, focal: float, swing: float, lift: float) -> Rgb:

@@ -11,9 +11,7 @@ import torch
 import linstereo
 from linstereo import InputError, StereoPredictor
 from linstereo.checkpoints.checkpoint import bundled_weights, save_checkpoint
-from linstereo.data.formats.images import write_image
 from linstereo.evaluation.methods import ModelMethod
-from linstereo.geometry.calibration import StereoCalibration
 from linstereo.model.presets import LinStereoConfig, build, preset
 from linstereo.model.starts import ZeroStart
 from linstereo.predictor import read_pair
@@ -193,19 +191,6 @@ def test_bad_options_are_refused(predictor, pair, options):
 def test_an_impossible_device_is_refused():
     with pytest.raises(InputError, match="device 'cuda:99'"):
         StereoPredictor(build(TINY, backbone=TinyBackbone()), device="cuda:99")
-
-
-def test_depth_and_points_of_a_prediction(predictor, pair, tmp_path):
-    prediction = predictor.predict(*pair, iters=1)
-    camera = StereoCalibration(focal=80.0, baseline=0.2, cx=47.5, cy=31.5, doffs=0.5)
-    depth = prediction.depth(camera)
-    np.testing.assert_allclose(depth, 16 / (prediction.disparity.astype(np.float64) + 0.5), rtol=1e-6)
-    cloud = prediction.point_cloud(pair[0], camera, max_depth=np.inf)
-    np.testing.assert_array_equal(cloud.points[:, 2], depth.ravel())
-    np.testing.assert_array_equal(cloud.colours, pair[0].reshape(-1, 3))
-    write_image(tmp_path / "left.png", pair[0])
-    from_file = prediction.point_cloud(tmp_path / "left.png", camera)
-    np.testing.assert_array_equal(from_file.points, cloud.points[depth.ravel() <= 16])
 
 
 def test_an_untrained_preset_says_so(pair):

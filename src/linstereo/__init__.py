@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from linstereo.errors import InputError
     from linstereo.geometry.calibration import StereoCalibration
     from linstereo.model.linstereo import LinStereo
-    from linstereo.predictor import Prediction, StereoPredictor, load
+    from linstereo.prediction import Prediction
+    from linstereo.predictor import StereoPredictor, load
 
 __version__ = "0.1.0"
 __all__ = ["InputError", "LinStereo", "Prediction", "StereoCalibration", "StereoPredictor", "load"]
@@ -22,7 +23,7 @@ __all__ = ["InputError", "LinStereo", "Prediction", "StereoCalibration", "Stereo
 _HOMES = {
     "InputError": "linstereo.errors",
     "LinStereo": "linstereo.model.linstereo",
-    "Prediction": "linstereo.predictor",
+    "Prediction": "linstereo.prediction",
     "StereoCalibration": "linstereo.geometry.calibration",
     "StereoPredictor": "linstereo.predictor",
     "load": "linstereo.predictor",

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -14,57 +15,26 @@ from torch import Tensor
 from linstereo.checkpoints.checkpoint import BUNDLED, bundled_weights, is_bundled, is_random_preset
 from linstereo.checkpoints.da3_weights import load_da3_weights
 from linstereo.cpu_memory import keep_freed_memory
-from linstereo.data.formats.images import colour_values, image_size, read_image, read_pixels, to_rgb8, used_bits
+from linstereo.data.formats.camera_files import cameras_for_size
+from linstereo.data.formats.images import colour_values, image_size, read_pixels, to_rgb8, used_bits
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
-from linstereo.geometry.depth import disparity_to_depth
 from linstereo.geometry.pair_checks import doubts_about_pair
-from linstereo.geometry.point_cloud import PointCloud, point_cloud
+from linstereo.geometry.rectification import Rectification
 from linstereo.geometry.sparse_matches import SparseMatches, match_sparse
+from linstereo.geometry.stereo_rig import StereoRig
 from linstereo.memory_limits import available_memory, memory_errors_told
 from linstereo.model.backbone import DepthAnything3
 from linstereo.model.cost_volume import VolumeKind
-from linstereo.model.depth_prior import DepthPriorReport
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.precision import PRECISIONS
 from linstereo.model.presets import build, checked_iterations, preset
+from linstereo.prediction import Prediction
 from linstereo.run_plan import MIN_SIDE, RunPlan, plan_run
 
 ImageLike = npt.ArrayLike | str | os.PathLike[str]
-
-
-@dataclasses.dataclass(frozen=True)
-class Prediction:
-    """The result for one pair.
-
-    Attributes:
-        disparity: float32 [H, W], pixels of the left input image, >= 0: left pixel (x, y) matches right (x - d, y).
-        iterations: refinement iterations that were run.
-        prior: what the start from monocular depth did; None for a model without it.
-    """
-
-    disparity: npt.NDArray[np.float32]
-    iterations: int
-    prior: DepthPriorReport | None
-
-    def depth(self, calibration: StereoCalibration) -> npt.NDArray[np.float32]:
-        """Depth along the optical axis, float32 [H, W] in metres, infinite where the disparity gives none.
-
-        `calibration` is that of the input images at their own size, whatever `scale` was.
-        """
-        return disparity_to_depth(self.disparity, calibration)
-
-    def point_cloud(
-        self, left: ImageLike, calibration: StereoCalibration, *, max_depth: float | None = None
-    ) -> PointCloud:
-        """Points in metres with the colours of the left image, as `linstereo.geometry.point_cloud` makes them.
-
-        Args:
-            left: the left image, as given to `predict`.
-            calibration: of the input images at their own size.
-            max_depth: farther points are left out; by default those with a disparity below a pixel.
-        """
-        return point_cloud(self.disparity, _read(left, name="the left image"), calibration, max_depth=max_depth)
+Dtype = TypeVar("Dtype", bound=np.generic)
+CalibrationLike = StereoCalibration | StereoRig | str | os.PathLike[str]
 
 
 class StereoPredictor:
@@ -104,6 +74,8 @@ class StereoPredictor:
         left: ImageLike,
         right: ImageLike,
         *,
+        calibration: CalibrationLike | None = None,
+        occlusion: bool = False,
         iters: int | None = None,
         scale: float | None = None,
         volume: VolumeKind | None = None,
@@ -113,18 +85,23 @@ class StereoPredictor:
         on_note: Callable[[str], None] | None = None,
         strict: bool = False,
     ) -> Prediction:
-        """Disparity of a rectified pair.
+        """Disparity of a pair.
 
         Args:
             left: path, or uint8 or uint16 array: RGB [H, W, 3], RGBA or grey; at least 32 px a side.
             right: the same size.
+            calibration: of the pair at its own size, or a file of it (`linstereo.data.formats.camera_files`), for depth
+                and points. A `StereoRig` is that of raw images, which are rectified first; the result then belongs to
+                the rectified left image. Without it the pair must be rectified.
+            occlusion: predict the right view too, which takes twice the time, for `Prediction.occluded`.
             iters: refinement iterations, at least 1; by default the model's own number.
             scale: run on images resized by this factor, in (0, 4]; the result still has the input size and its pixels.
                 By default 1, or for small images what `linstereo.run_plan.working_size` says if the model has one.
             volume: how correlations are held; by default stored while they fit into 1 GiB and into memory.
-            on_iteration: called with 1, 2, ... after each iteration, for progress bars.
+            on_iteration: called with 1, 2, ... after each iteration, for progress bars; those of the right view come
+                after those of the left one.
             on_disparity: called with 0 and the disparity that refinement starts from, then with 1, 2, ... and the
-                disparity after each iteration; float32 [H, W], pixels. It costs an upsampling for each of them.
+                disparity after each iteration of the left view; float32 [H, W], pixels. Each costs an upsampling.
             use_prior: False makes a model that starts from monocular depth (DPI) start from zero disparity, as it does
                 where it falls back.
             on_note: called with a sentence about whatever looks wrong with the pair: rows that are not aligned, left
@@ -134,6 +111,7 @@ class StereoPredictor:
         """
         iterations = self.iterations(iters)
         height, width = pair_size(left, right)
+        camera = _camera(calibration, width=width, height=height, image=_names(left, right)[0])
         plan = self.plan(height, width, scale=scale, volume=volume)
         what = f"a pair of {width} x {height} px, run at {plan.width} x {plan.height} px,"
         dtype = PRECISIONS[self.precision]
@@ -142,16 +120,32 @@ class StereoPredictor:
             torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32),
         ):
             images = read_pair(left, right, on_note=on_note)
+            if isinstance(camera, StereoRig):
+                rectification = Rectification(camera)
+                images = rectification.left(images[0]), rectification.right(images[1])
+                camera = rectification.calibration
             if strict or on_note is not None:
                 for doubt in doubts_about_pair(*images, names=_names(left, right)):
                     if strict or on_note is None:
                         raise InputError(doubt)
                     on_note(doubt)
-            return self._run(*images, plan, iterations, on_iteration, on_disparity, use_prior)
+            result = self._run(*images, plan, iterations, on_iteration, on_disparity, use_prior)
+            right_disparity = None
+            if occlusion:
+                later = None if on_iteration is None else lambda t: on_iteration(iterations + t)
+                left_of_mirror, right_of_mirror = _mirrored(images[1]), _mirrored(images[0])
+                mirrored = self._run(left_of_mirror, right_of_mirror, plan, iterations, later, None, use_prior)
+                right_disparity = _mirrored(mirrored.disparity)
+            return dataclasses.replace(result, calibration=camera, right_disparity=right_disparity)
 
     def iterations(self, iters: int | None) -> int:
         """Refinement iterations that `predict` runs when it is asked for `iters`; an `InputError` if it cannot."""
         return checked_iterations(self.model.config.iterations if iters is None else iters)
+
+    @property
+    def gives_confidence(self) -> bool:
+        """Whether the model has learned how far its disparities can be trusted, see `Prediction.confidence`."""
+        return False
 
     def plan(self, height: int, width: int, *, scale: float | None = None, volume: VolumeKind | None = None) -> RunPlan:
         """How a pair of height x width px will be predicted; an `InputError` if that cannot fit into memory.
@@ -195,7 +189,7 @@ class StereoPredictor:
         if on_disparity is not None:
             on_disparity(iterations, disparity)
         prior = evidence.prior[0] if evidence.prior else None
-        return Prediction(disparity, iterations, prior)
+        return Prediction(disparity=disparity, left=left, iterations=iterations, prior=prior)
 
 
 def load(
@@ -294,8 +288,17 @@ def _check_sizes(sizes: Sequence[Sequence[int]], names: Sequence[str]) -> tuple[
     return h0, w0
 
 
-def _read(image: ImageLike, *, name: str) -> npt.NDArray[np.uint8]:
-    return read_image(image) if isinstance(image, str | os.PathLike) else to_rgb8(image, name=name)
+def _camera(
+    calibration: CalibrationLike | None, *, width: int, height: int, image: str
+) -> StereoCalibration | StereoRig | None:
+    if isinstance(calibration, str | os.PathLike):
+        return cameras_for_size(calibration, width=width, height=height, image=image)
+    return calibration
+
+
+def _mirrored(values: npt.NDArray[Dtype]) -> npt.NDArray[Dtype]:
+    """An image or a map [H, W, ...] with left and right exchanged."""
+    return np.ascontiguousarray(values[:, ::-1])
 
 
 def _resized(image: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:

@@ -90,6 +90,59 @@ def depth_picture(depth: npt.NDArray[np.floating], *, max_depth: float | None = 
     return _with_bar(picture, depth, high=_shown_depth(depth, max_depth), unit="m", reverse=True)
 
 
+def confidence_picture(confidence: npt.NDArray[np.floating]) -> npt.NDArray[np.uint8]:
+    """A confidence map [H, W] in [0, 1] with a colour bar to its right: uint8 [H', W', 3] RGB.
+
+    Dark blue is 0, dark red 1, whatever the map holds. The first H rows and W columns are the map, pixel by pixel.
+    """
+    return _with_bar(colourise(confidence, low=0.0, high=1.0), confidence, low=0.0, high=1.0, unit="P")
+
+
+def mask_picture(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """A mask [H, W] as grey values, uint8 [H, W]: 255 where it is True, else 0."""
+    return np.where(mask, 255, 0).astype(np.uint8)
+
+
+def overview_picture(
+    left: npt.NDArray[np.uint8],
+    disparity: npt.NDArray[np.floating],
+    *,
+    depth: npt.NDArray[np.floating] | None = None,
+    confidence: npt.NDArray[np.floating] | None = None,
+) -> npt.NDArray[np.uint8]:
+    """A result at a glance, uint8 [h, w, 3] RGB: the left image and the maps with their colour bars, two in a row.
+
+    Args:
+        left: uint8 [H, W, 3] RGB.
+        disparity: [H, W] px.
+        depth: [H, W] metres, if it is known.
+        confidence: [H, W] in [0, 1], if it is known.
+    """
+    width, height = picture_size(left.shape[1], left.shape[0])
+    height = max(height, MIN_BAR_HEIGHT)
+
+    def small(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+        return np.asarray(cv2.resize(values, (width, height), interpolation=cv2.INTER_NEAREST))
+
+    tiles = [np.asarray(cv2.resize(left, (width, height), interpolation=cv2.INTER_AREA), np.uint8)]
+    tiles.append(disparity_picture(small(disparity)))
+    if confidence is not None:
+        tiles.append(confidence_picture(small(confidence)))
+    if depth is not None:
+        tiles.append(depth_picture(small(depth)))
+    widest = max(tile.shape[1] for tile in tiles)
+    canvas = [np.pad(tile, ((3, 3), (3, 3 + widest - tile.shape[1]), (0, 0)), constant_values=255) for tile in tiles]
+    if len(canvas) % 2:
+        canvas.append(np.full_like(canvas[0], 255))
+    return np.vstack([np.hstack(canvas[row : row + 2]) for row in range(0, len(canvas), 2)])
+
+
+def png_bytes(picture: npt.NDArray[np.uint8]) -> bytes:
+    """A picture, uint8 [H, W, 3] RGB, as the content of a PNG file."""
+    _, encoded = cv2.imencode(".png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
+    return bytes(encoded.tobytes())
+
+
 def colour_bar(
     height: int,
     *,
@@ -243,15 +296,16 @@ def _with_bar(
     picture: npt.NDArray[np.uint8],
     values: npt.NDArray[np.floating],
     *,
+    low: float | None = None,
     high: float | None = None,
     unit: str,
     reverse: bool = False,
 ) -> npt.NDArray[np.uint8]:
-    """`picture` of `values`, painted up to `high`, with its colour bar; as it is if there is no value at all."""
+    """`picture` of `values`, painted from `low` to `high`, with its colour bar; as it is if there is no value."""
     known = values[np.isfinite(values)]
     if known.size == 0:
         return picture
-    start, end = _colour_range(known, None, high)
+    start, end = _colour_range(known, low, high)
     lacking = max(MIN_BAR_HEIGHT - len(picture), 0)
     canvas = np.pad(picture, ((0, lacking), (0, 0), (0, 0)), constant_values=255)
     below, above = bool(known.min() < start), bool(known.max() > end)

@@ -24,7 +24,7 @@ from linstereo.data.formats.images import read_image, write_image
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.model.presets import build
-from linstereo.predictor import Prediction
+from linstereo.prediction import Prediction
 from linstereo.visualize import colourise, colourise_depth
 from tests.model.tiny import TINY, TinyBackbone
 
@@ -35,9 +35,9 @@ CAMERA = StereoCalibration(focal=40.0, baseline=0.5, cx=25.25, cy=18.5, doffs=1.
 def test_one_pair_gives_a_disparity_map_and_a_picture(quick_model, images, tmp_path):
     left, right, out = images / "left/1.png", images / "right/1.png", tmp_path / "out"
     assert main(["predict", str(left), str(right), "--out", str(out)]) == 0
-    assert {p.name for p in out.iterdir()} == {"1_disparity.pfm", "1_disparity_colour.png"}
+    assert {p.name for p in out.iterdir()} == {"1_disparity_px.pfm", "1_disparity_colour.png", "1_edges.png"}
     expected = quick_model.predict(left, right).disparity
-    np.testing.assert_array_equal(read_disparity(out / "1_disparity.pfm"), expected)
+    np.testing.assert_array_equal(read_disparity(out / "1_disparity_px.pfm"), expected)
     picture = read_image(out / "1_disparity_colour.png")
     np.testing.assert_array_equal(picture[:40, :50], colourise(expected))
     assert picture.shape[1] > 50  # with a colour bar beside it
@@ -55,9 +55,9 @@ def test_every_format_holds_the_same_map(quick_model, images, tmp_path):
         "disparity",
     ]
     assert main([*arguments, "--format", "npy", "--format", "png", "--format", "pfm"]) == 0
-    pfm = read_disparity(out / "1_disparity.pfm")
-    np.testing.assert_array_equal(np.load(out / "1_disparity.npy"), pfm)
-    png = cv2.imread(str(out / "1_disparity.png"), cv2.IMREAD_UNCHANGED)
+    pfm = read_disparity(out / "1_disparity_px.pfm")
+    np.testing.assert_array_equal(np.load(out / "1_disparity_px.npy"), pfm)
+    png = cv2.imread(str(out / "1_disparity_px256.png"), cv2.IMREAD_UNCHANGED)
     assert png.dtype == np.uint16
     np.testing.assert_allclose(png / 256, pfm, atol=1 / 256)  # a tiny disparity is not rounded to 0, "unknown"
     assert len(list(out.iterdir())) == 3
@@ -68,10 +68,10 @@ def test_folders_and_globs_pair_up_by_name(quick_model, images, tmp_path, how):
     sides = [str(images / s) if how == "folder" else str(images / s / "*.png") for s in ("left", "right")]
     out = tmp_path / "out"
     assert main(["predict", *sides, "--out", str(out), "--iters", "1", "--outputs", "disparity"]) == 0
-    assert {p.name for p in out.iterdir()} == {f"{n}_disparity.pfm" for n in ("1", "2", "10")}
+    assert {p.name for p in out.iterdir()} == {f"{n}_disparity_px.pfm" for n in ("1", "2", "10")}
     for n in ("1", "2", "10"):
         expected = quick_model.predict(images / f"left/{n}.png", images / f"right/{n}.png", iters=1).disparity
-        np.testing.assert_array_equal(read_disparity(out / f"{n}_disparity.pfm"), expected)
+        np.testing.assert_array_equal(read_disparity(out / f"{n}_disparity_px.pfm"), expected)
 
 
 def test_natural_order_names_and_pairs():
@@ -168,17 +168,20 @@ def predict(images, out, *arguments, left="left/1.png", right="right/1.png"):
 def test_a_calibration_adds_depth_and_a_cloud(quick_model, images, tmp_path, capsys):
     write_calibration(images / "calib.json", CAMERA)
     out = tmp_path / "out"
-    assert predict(images, out, "--format", "pfm", "--format", "npy", "--format", "png", "--max-depth", "inf") == 0
-    maps = {f"1_{kind}.{suffix}" for kind in ("disparity", "depth") for suffix in ("pfm", "npy", "png")}
-    assert {p.name for p in out.iterdir()} == maps | {"1_disparity_colour.png", "1_depth_colour.png", "1_cloud.ply"}
-    disparity = read_disparity(out / "1_disparity.pfm").astype(np.float64)
+    formats = [word for suffix in ("pfm", "npy", "png", "exr") for word in ("--format", suffix)]
+    assert predict(images, out, *formats, "--max-depth", "inf", "--keep-all") == 0
+    maps = {f"1_{kind}.{suffix}" for kind in ("disparity_px", "depth_m") for suffix in ("pfm", "npy", "exr")}
+    maps |= {"1_disparity_px256.png", "1_depth_mm.png"}
+    pictures = {"1_disparity_colour.png", "1_depth_colour.png", "1_edges.png"}
+    assert {p.name for p in out.iterdir()} == maps | pictures | {"1_cloud.ply"}
+    disparity = read_disparity(out / "1_disparity_px.pfm").astype(np.float64)
     expected = 40.0 * 0.5 / (disparity + 1.5)
-    for suffix in ("pfm", "npy"):
-        np.testing.assert_allclose(read_depth(out / f"1_depth.{suffix}"), expected, rtol=1e-6)
-    png = cv2.imread(str(out / "1_depth.png"), cv2.IMREAD_UNCHANGED)
+    for suffix in ("pfm", "npy", "exr"):
+        np.testing.assert_allclose(read_depth(out / f"1_depth_m.{suffix}"), expected, rtol=1e-6)
+    png = cv2.imread(str(out / "1_depth_mm.png"), cv2.IMREAD_UNCHANGED)
     assert png.dtype == np.uint16
-    np.testing.assert_array_equal(png, np.rint(1000 * read_depth(out / "1_depth.pfm").astype(np.float64)))
-    depth = read_depth(out / "1_depth.pfm")
+    np.testing.assert_array_equal(png, np.rint(1000 * read_depth(out / "1_depth_m.pfm").astype(np.float64)))
+    depth = read_depth(out / "1_depth_m.pfm")
     np.testing.assert_array_equal(read_image(out / "1_depth_colour.png")[:40, :50], colourise_depth(depth))
     cloud = trimesh.load(out / "1_cloud.ply", process=False)
     q = np.array([[1, 0, 0, -25.25], [0, 1, 0, -18.5], [0, 0, 0, 40], [0, 0, 1 / 0.5, 1.5 / 0.5]])
@@ -194,13 +197,13 @@ def test_far_and_unknown_pixels(tmp_path):
     disparity = np.array([[0, 0.0001, 0.5, 1.0, 20.0]], np.float32)
     image = np.arange(15, dtype=np.uint8).reshape(1, 5, 3)
     camera = StereoCalibration(focal=100.0, baseline=0.5, cx=2, cy=0)
-    prediction = Prediction(disparity, 1, None)
+    prediction = Prediction(disparity=disparity, left=image, iterations=1, calibration=camera)
     facts, _ = write_results(
-        tmp_path / "a", prediction, image, camera, outputs=OUTPUTS, formats=["png", "pfm"], max_depth=60
+        tmp_path / "a", prediction, outputs=OUTPUTS, formats=["png", "pfm"], max_depth=60, keep_all=True
     )
-    stored = cv2.imread(str(tmp_path / "a_depth.png"), cv2.IMREAD_UNCHANGED)
+    stored = cv2.imread(str(tmp_path / "a_depth_mm.png"), cv2.IMREAD_UNCHANGED)
     np.testing.assert_array_equal(stored, [[0, 0, 0, 50000, 2500]])  # none, beyond 65.535 m twice, 50 m, 2.5 m
-    np.testing.assert_allclose(read_depth(tmp_path / "a_depth.pfm"), [[0, 5e5, 100, 50, 2.5]])
+    np.testing.assert_allclose(read_depth(tmp_path / "a_depth_m.pfm"), [[0, 5e5, 100, 50, 2.5]])
     cloud = trimesh.load(tmp_path / "a_cloud.ply", process=False)
     np.testing.assert_allclose(cloud.vertices, [[0.5, 0, 50], [0.05, 0, 2.5]], rtol=1e-6)
     np.testing.assert_array_equal(cloud.colors[:, :3], image[0, 3:])
@@ -209,17 +212,21 @@ def test_far_and_unknown_pixels(tmp_path):
     assert (picture[0, 0] == 0).all()  # no depth: black
     assert picture[0, 4, 0] > picture[0, 4, 2]  # near: red
     assert (picture[0, 1] == picture[0, 2]).all()  # both beyond the largest depth: the last colour
-    facts, _ = write_results(tmp_path / "b", prediction, image, camera, outputs=["cloud"], formats=[])
+    facts, _ = write_results(tmp_path / "b", prediction, outputs=["cloud"], formats=[], keep_all=True)
     assert facts[-1] == "2 points up to 50 m"
-    nothing = Prediction(np.zeros((1, 5), np.float32), 1, None)
-    facts, files = write_results(tmp_path / "c", nothing, image, camera, outputs=OUTPUTS, formats=["pfm"])
+    nothing = Prediction(disparity=np.zeros((1, 5), np.float32), left=image, iterations=1, calibration=camera)
+    facts, files = write_results(tmp_path / "c", nothing, outputs=OUTPUTS, formats=["pfm"])
     assert facts[1:] == ["no depth", "0 points up to 50 m"]
     assert all(file.exists() for file in files)
 
 
 def test_without_a_calibration_there_is_a_note_and_no_depth(quick_model, images, tmp_path, capsys):
     assert predict(images, tmp_path / "out") == 0
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {"1_disparity.pfm", "1_disparity_colour.png"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {
+        "1_disparity_px.pfm",
+        "1_disparity_colour.png",
+        "1_edges.png",
+    }
     note = capsys.readouterr().err
     assert "no calibration is known" in note
     assert "1.png" in note
@@ -234,8 +241,8 @@ def test_without_a_calibration_there_is_a_note_and_no_depth(quick_model, images,
     ("outputs", "expected"),
     [
         ("cloud", {"1_cloud.ply"}),
-        ("depth,pictures", {"1_depth.pfm", "1_depth_colour.png", "1_disparity_colour.png"}),
-        ("disparity", {"1_disparity.pfm"}),
+        ("depth,pictures", {"1_depth_m.pfm", "1_depth_colour.png", "1_disparity_colour.png"}),
+        ("disparity", {"1_disparity_px.pfm"}),
     ],
 )
 def test_only_the_outputs_that_are_asked_for_are_written(quick_model, images, tmp_path, outputs, expected):
@@ -248,7 +255,7 @@ def test_an_output_that_does_not_exist_is_refused(images, tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         predict(images, tmp_path / "out", "--outputs", "disparity,mesh")
     assert stop.value.code == 2
-    assert "'mesh' is not one of disparity, depth, cloud, pictures" in capsys.readouterr().err
+    assert "'mesh' is not one of disparity, depth, confidence, masks, cloud, pictures" in capsys.readouterr().err
 
 
 def test_where_calibrations_come_from(images):
@@ -281,9 +288,9 @@ def test_each_pair_of_a_folder_has_its_own_calibration(quick_model, images, tmp_
         write_calibration(images / f"calib/{name}.json", StereoCalibration(float(name), 0.5, 25, 20))
     assert predict(images, tmp_path, "--iters", "1", "--outputs", "disparity,depth", left="left", right="right") == 0
     for name in ("1", "2", "10"):
-        disparity = read_disparity(tmp_path / f"{name}_disparity.pfm")
+        disparity = read_disparity(tmp_path / f"{name}_disparity_px.pfm")
         known = disparity > 0
-        depth = read_depth(tmp_path / f"{name}_depth.pfm")
+        depth = read_depth(tmp_path / f"{name}_depth_m.pfm")
         np.testing.assert_allclose(depth[known], float(name) * 0.5 / disparity[known], rtol=1e-6)
 
 
@@ -359,5 +366,5 @@ def test_as_a_program_with_an_untrained_model_that_says_so_plainly(tmp_path):
         check=True,
     )
     assert "not trained" in done.stderr
-    assert read_disparity(tmp_path / "clear_disparity.pfm").shape == (320, 480)
+    assert read_disparity(tmp_path / "clear_disparity_px.pfm").shape == (320, 480)
     assert (tmp_path / "clear_cloud.ply").is_file()  # with the calibration beside the folder left

@@ -11,7 +11,7 @@ import torch
 from linstereo.cli import main
 from linstereo.data.formats.images import write_image
 
-RESULTS = {f"{name}_disparity.pfm" for name in ("1", "2", "10")}
+RESULTS = {f"{name}_disparity_px.pfm" for name in ("1", "2", "10")}
 
 
 def predict(images, out, *arguments, left="left", right="right"):
@@ -57,7 +57,7 @@ def test_the_last_bad_pair_is_told_before_the_first_is_computed(
 def test_a_bad_pair_can_be_passed_over(quick_model, images, tmp_path, capsys, how):
     damage(images, how)
     assert predict(images, tmp_path / "out", "--skip-bad") == 1
-    assert {p.name for p in (tmp_path / "out").iterdir()} == RESULTS - {"10_disparity.pfm"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == RESULTS - {"10_disparity_px.pfm"}
     skipped, summary = capsys.readouterr().err.splitlines()
     assert skipped.startswith("SKIPPED: ")
     assert "10.png" in skipped
@@ -73,7 +73,7 @@ def test_what_only_decoding_shows_is_passed_over_too(quick_model, images, tmp_pa
     chunks = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in (header, body[:9], b"IEND")]
     (images / "right/2.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
     assert predict(images, tmp_path / "out", "--skip-bad") == 1
-    assert {p.name for p in (tmp_path / "out").iterdir()} == RESULTS - {"2_disparity.pfm"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == RESULTS - {"2_disparity_px.pfm"}
     assert "SKIPPED" in capsys.readouterr().err
 
 
@@ -116,7 +116,7 @@ def test_pairs_from_a_list(quick_model, images, tmp_path, monkeypatch):
     (tmp_path / "pairs.txt").write_text('# two pairs\n"in/left/a b.png" in/right/2.png\nin/left/2.png in/right/1.png\n')
     monkeypatch.chdir(tmp_path)
     assert predict(images, "out", "--list", "pairs.txt", left=None) == 0
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {"a b_disparity.pfm", "2_disparity.pfm"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"a b_disparity_px.pfm", "2_disparity_px.pfm"}
 
 
 def test_a_list_and_images_exclude_each_other(images, tmp_path, capsys):

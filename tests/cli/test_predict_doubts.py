@@ -57,8 +57,8 @@ def test_a_calibration_for_another_size_is_refused_or_scaled(quick_model, images
     assert message.count("\n") == 1
     assert not (tmp_path / "out").exists()
     assert predict(images, tmp_path / "out", "--scale-calib") == 0
-    disparity = read_disparity(tmp_path / "out/1_disparity.pfm").astype(np.float64)
-    depth = read_depth(tmp_path / "out/1_depth.pfm")
+    disparity = read_disparity(tmp_path / "out/1_disparity_px.pfm").astype(np.float64)
+    depth = read_depth(tmp_path / "out/1_depth_m.pfm")
     np.testing.assert_allclose(depth, 40.0 * 0.5 / (disparity + 1.5), rtol=1e-5)
     assert predict(images, tmp_path / "flat", "--outputs", "disparity") == 0  # which needs no calibration
 
@@ -161,7 +161,7 @@ def test_values_of_fewer_bits_keep_their_accuracy(quick_model, images, tmp_path,
     assert len(notes) == 1
     assert f"hold {bits}-bit values in 16 bits; they are scaled so that {2**bits - 1} is white" in notes[0]
     expected = quick_model.predict(*(to_rgb8((image >> (16 - bits))[..., ::-1], bits=bits) for image in full), iters=1)
-    np.testing.assert_array_equal(read_disparity(tmp_path / "out/deep_disparity.pfm"), expected.disparity)
+    np.testing.assert_array_equal(read_disparity(tmp_path / "out/deep_disparity_px.pfm"), expected.disparity)
 
 
 def test_values_of_all_bits_stay_as_they_are(quick_model, images, tmp_path, capsys):
@@ -171,7 +171,7 @@ def test_values_of_all_bits_stay_as_they_are(quick_model, images, tmp_path, caps
     assert predict(images, tmp_path / "out", "--outputs", "disparity", name="deep") == 0
     assert "bit values" not in capsys.readouterr().err
     expected = quick_model.predict(*(np.rint(image[..., ::-1] / 257).astype(np.uint8) for image in full), iters=1)
-    np.testing.assert_array_equal(read_disparity(tmp_path / "out/deep_disparity.pfm"), expected.disparity)
+    np.testing.assert_array_equal(read_disparity(tmp_path / "out/deep_disparity_px.pfm"), expected.disparity)
 
 
 @pytest.fixture
@@ -211,8 +211,8 @@ def test_strict_skips_with_skip_bad(quick_model, room, tmp_path, capsys):
     code, lines = told(capsys, ["predict", "--list", str(tmp_path / "pairs.txt"), *out])
     assert code == 1
     assert lines[0].startswith("SKIPPED: ")
-    assert (tmp_path / "out/left_disparity.pfm").exists()
-    assert not (tmp_path / "out/right_disparity.pfm").exists()
+    assert (tmp_path / "out/left_disparity_px.pfm").exists()
+    assert not (tmp_path / "out/right_disparity_px.pfm").exists()
 
 
 def test_strict_refuses_doubtful_calibrations(quick_model, room, tmp_path, capsys):

@@ -73,10 +73,11 @@ def test_prediction_rectifies_on_the_fly(quick_model, raw, tmp_path, capsys):
     assert "stereo.yml is for raw images, so pairs of 640 x 480 px are rectified first" in notes[0]
     for name in ("a", "b"):
         np.testing.assert_array_equal(
-            read_disparity(direct / f"{name}_disparity.pfm"), read_disparity(tmp_path / "two" / f"{name}_disparity.pfm")
+            read_disparity(direct / f"{name}_disparity_px.pfm"),
+            read_disparity(tmp_path / "two" / f"{name}_disparity_px.pfm"),
         )
         np.testing.assert_array_equal(
-            read_depth(direct / f"{name}_depth.pfm"), read_depth(tmp_path / "two" / f"{name}_depth.pfm")
+            read_depth(direct / f"{name}_depth_m.pfm"), read_depth(tmp_path / "two" / f"{name}_depth_m.pfm")
         )
         np.testing.assert_array_equal(
             read_image(direct / f"{name}_rectified.png"), read_image(out / f"left/{name}.png")
@@ -86,7 +87,9 @@ def test_prediction_rectifies_on_the_fly(quick_model, raw, tmp_path, capsys):
     flat = tmp_path / "flat"
     command = ["predict", *sides(raw), *calibrated(raw), "--outputs", "disparity", "--iters", "1", "--out", str(flat)]
     assert main(command) == 0
-    np.testing.assert_array_equal(read_disparity(flat / "a_disparity.pfm"), read_disparity(direct / "a_disparity.pfm"))
+    np.testing.assert_array_equal(
+        read_disparity(flat / "a_disparity_px.pfm"), read_disparity(direct / "a_disparity_px.pfm")
+    )
 
 
 def test_fisheye_pairs_of_a_kalibr_chain(tmp_path):

@@ -47,6 +47,17 @@ def thread_count(text: str) -> int:
     return int(text)
 
 
+def share(text: str) -> float:
+    """Parse a number from 0 to 1 for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value
+
+
 def add_calibration_options(group: "argparse._ArgumentGroup", *, required: bool = False) -> None:
     """Declare the calibration file and how it is to be read."""
     group.add_argument(

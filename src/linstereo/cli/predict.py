@@ -2,10 +2,11 @@
 
 import argparse
 
-from linstereo.cli.options import add_calibration_options, add_model_options, thread_count
+from linstereo.cli.options import add_calibration_options, add_model_options, share, thread_count
 
-FORMATS = ("png", "pfm", "npy")  # png first: the only one that can refuse a value, before anything is written
-OUTPUTS = ("disparity", "depth", "cloud", "pictures")
+FORMATS = ("pfm", "npy", "png", "exr")
+OUTPUTS = ("disparity", "depth", "confidence", "masks", "cloud", "pictures")
+"""As in `linstereo.prediction_files`, which would load OpenCV."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -13,7 +14,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write the disparity of pairs, in pixels of the left image, and a colour picture of it; "
         "pairs must be rectified, or have a calibration of the raw cameras with which they are rectified first; "
-        "where a calibration is known, also the depth in metres, a picture of it and a coloured point cloud (.ply). "
+        "where a calibration is known, also the depth in metres, a picture of it and a coloured point cloud in metres "
+        "(.ply); if the model has learned it, the confidence: the probability that the disparity is off by less than "
+        "1 px or 5 %%. "
         "All pairs are checked before the first one is computed."
     )
     parser.epilog = "Exit code: 0 if all pairs were predicted, 1 if --skip-bad skipped some, 2 if the input is bad."
@@ -48,14 +51,40 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--outputs",
         type=output_kinds,
         metavar="LIST",
-        help=f"what to write, some of {','.join(OUTPUTS)} (default: all that the calibration allows)",
+        help=f"what to write, some of {','.join(OUTPUTS)} (default: all that is known); masks are of edges where "
+        "points would fly and, with --occlusion, of occluded pixels",
     )
     parser.add_argument(
         "--format",
         action="append",
         choices=FORMATS,
-        help="of disparity and depth: pfm (default), npy, or png of 16 bits (disparity times 256; depth in "
-        "millimetres, 0 if beyond 65.535 m); may be given several times",
+        help="of maps: pfm (default), npy or exr with float32 values (disparity in px, depth in metres, confidence "
+        "from 0 to 1), or png of 16 bits (disparity times 256; depth in millimetres, 0 if beyond 65.535 m; confidence "
+        "times 65535); may be given several times",
+    )
+    parser.add_argument(
+        "--occlusion",
+        action="store_true",
+        help="predict the right view too, which takes twice the time, to find pixels that only the left camera sees",
+    )
+    group = parser.add_argument_group(
+        "point cloud",
+        "Points in metres. By default those of low confidence, at edges between near and far, and occluded ones (with "
+        "--occlusion) are left out.",
+    )
+    group.add_argument("--keep-all", action="store_true", help="keep them")
+    group.add_argument(
+        "--min-confidence",
+        type=share,
+        metavar="P",
+        help="lowest confidence of a point, from 0 to 1 (default: 0.5)",
+    )
+    group.add_argument("--normals", action="store_true", help="write the surface normals too")
+    group.add_argument(
+        "--max-depth",
+        type=float,
+        metavar="M",
+        help="leave farther points out, metres (default: where the disparity is 1 px; inf keeps all)",
     )
     group = parser.add_argument_group(
         "calibration",
@@ -71,12 +100,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--focal", type=float, metavar="PX", help="focal length, of cameras centred on their images")
     group.add_argument("--baseline", type=float, metavar="M", help="distance between the cameras in metres")
-    group.add_argument(
-        "--max-depth",
-        type=float,
-        metavar="M",
-        help="leave farther points out of the cloud (default: where the disparity is 1 px; inf keeps all)",
-    )
     add_model_options(parser)
     parser.add_argument(
         "--volume",

@@ -9,31 +9,28 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from tqdm import tqdm
 
 from linstereo.cli.cameras import calibration_of, depth_doubt, doubts, may_be_raw
 from linstereo.cli.options import load_model
 from linstereo.cli.pairs import Pair, Pairing, check_complete, find_images, output_names, pair_up, read_list
-from linstereo.cli.predict import FORMATS, OUTPUTS
 from linstereo.cli.training_session import chosen_threads
 from linstereo.data.formats.calibration_fields import naming_calibration
 from linstereo.data.formats.calibration_files import write_calibration
-from linstereo.data.formats.depth_maps import write_depth
-from linstereo.data.formats.disparity import write_disparity
 from linstereo.data.formats.images import write_image
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.pair_checks import doubts_about_pair
-from linstereo.geometry.point_cloud import usable_depth, write_ply
+from linstereo.geometry.point_cloud import usable_depth
 from linstereo.geometry.rectification import Rectification
 from linstereo.geometry.stereo_rig import StereoRig
 from linstereo.memory_limits import memory_errors_told
-from linstereo.predictor import Prediction, StereoPredictor, pair_size, read_pair
+from linstereo.prediction import Prediction
+from linstereo.prediction_files import OUTPUTS, write_prediction
+from linstereo.predictor import StereoPredictor, pair_size, read_pair
 from linstereo.runs import output_folder
-from linstereo.visualize import depth_picture, disparity_picture
 
-MAX_NAME = 255 - len("_disparity_colour.png")  # bytes
+MAX_NAME = 255 - len("_confidence_colour.png")  # bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +83,6 @@ def predict_given_pairs(options: argparse.Namespace) -> int:
     if pairing.note:
         _warn(f"NOTE: {pairing.note}")
     outputs = options.outputs or set(OUTPUTS)
-    formats = [f for f in FORMATS if f in (options.format or ["pfm"])]
     # what is wrong with the input is told at once, not after the model has been loaded or half of the pairs are done
     jobs = list(check_pairs(pairing.pairs, options, outputs, bad))
     with chosen_threads(options.threads), output_folder(options.out) as out:
@@ -95,7 +91,20 @@ def predict_given_pairs(options: argparse.Namespace) -> int:
         unknown = next((job.left for job in jobs if job.calibration is None), None)
         if unknown and outputs != {"disparity"}:
             _warn(f"NOTE: {_no_calibration(unknown)} to get depth and a point cloud")
-        write = partial(write_results, outputs=outputs, formats=formats, max_depth=options.max_depth)
+        if options.min_confidence is not None and not (options.keep_all or predictor.gives_confidence):
+            raise InputError(
+                f"--min-confidence is {options.min_confidence:g}, but the model {predictor.name!r} gives no "
+                "confidence; leave it out, or train its confidence first"
+            )
+        write = partial(
+            write_results,
+            outputs=outputs,
+            formats=options.format or ["pfm"],
+            min_confidence=None if options.keep_all else options.min_confidence,
+            keep_all=options.keep_all,
+            normals=options.normals,
+            max_depth=options.max_depth,
+        )
         predict_jobs(jobs, predictor, options, out, write, bad)
         if bad.count == inputs:
             raise InputError(f"none of {inputs} inputs could be predicted; see above why")
@@ -184,7 +193,7 @@ def predict_jobs(
     bad: BadPairs,
 ) -> None:
     """Predict all pairs, write their results into `out`, and a line about each to stdout."""
-    iterations = predictor.iterations(options.iters)
+    iterations = predictor.iterations(options.iters) * (2 if options.occlusion else 1)
     with tqdm(total=len(jobs) * iterations, unit="it", desc="predict", disable=None) as bar:
         for number, job in enumerate(jobs, start=1):
             bar.set_postfix_str(job.name)
@@ -198,6 +207,8 @@ def predict_jobs(
                         tell_doubt(doubt, strict=options.strict)
                     prediction = predictor.predict(
                         *images,
+                        calibration=job.calibration,
+                        occlusion=options.occlusion,
                         iters=options.iters,
                         scale=options.scale,
                         volume=options.volume,
@@ -207,7 +218,7 @@ def predict_jobs(
                         tell_doubt(far, strict=options.strict)
                     writing = True
                     rectified = job.rectification is not None
-                    facts, files = write(out / job.name, prediction, images[0], job.calibration, rectified=rectified)
+                    facts, files = write(out / job.name, prediction, rectified=rectified)
             except InputError as error:
                 if writing and isinstance(error.__cause__, OSError):  # a full disk is not the fault of this pair
                     raise
@@ -221,59 +232,54 @@ def predict_jobs(
 def write_results(
     stem: Path,
     prediction: Prediction,
-    left: npt.NDArray[np.uint8],
-    calibration: StereoCalibration | None,
     *,
     outputs: Collection[str],
     formats: Sequence[str],
+    min_confidence: float | None = None,
+    keep_all: bool = False,
+    normals: bool = False,
     max_depth: float | None = None,
     rectified: bool = False,
 ) -> tuple[list[str], list[Path]]:
-    """Write what is asked for, of `OUTPUTS`, and known.
+    """Write what is asked for and known.
 
     Args:
         stem: how the paths of all files begin.
         prediction: for the pair.
-        left: the left image, uint8 [H, W, 3] RGB.
-        calibration: of the pair; without it there is neither depth nor cloud.
         outputs: some of `OUTPUTS`.
-        formats: of disparity and depth, some of `FORMATS`.
-        max_depth: farther points are left out of the cloud, metres; None stands for `usable_depth`.
-        rectified: `left` is not the given image but the one that the results belong to; both are written.
+        formats: of maps, some of `FORMATS`.
+        min_confidence: of the points in the cloud, see `Prediction.points`, like the next three.
+        keep_all: keep all points.
+        normals: give the points their normals.
+        max_depth: farther points are left out, metres; None stands for `usable_depth`.
+        rectified: the results belong to the rectified left image, which is written too, with its calibration.
 
     Returns:
         What to tell about the results, and the files.
     """
-    disparity = prediction.disparity
+    disparity, calibration = prediction.disparity, prediction.calibration
     facts, files = [f"disparity {disparity.min():.2f} to {disparity.max():.2f} px"], []
-
-    def file(ending: str) -> Path:
-        files.append(stem.with_name(f"{stem.name}_{ending}"))
-        return files[-1]
-
-    if "disparity" in outputs:
-        for suffix in formats:
-            write_disparity(file(f"disparity.{suffix}"), disparity)
-    if "pictures" in outputs:
-        write_image(file("disparity_colour.png"), disparity_picture(disparity))
-    if calibration is None:
-        return facts, files
-    if rectified:
-        write_image(file("rectified.png"), left)
-        write_calibration(file("rectified.json"), calibration, size=(left.shape[1], left.shape[0]))
-    depth = prediction.depth(calibration)
-    known = depth[np.isfinite(depth)]
-    facts.append(f"depth {known.min():,.2f} to {known.max():,.2f} m" if known.size else "no depth")
-    if "depth" in outputs:
-        for suffix in formats:
-            write_depth(file(f"depth.{suffix}"), depth)
-    limit = usable_depth(calibration) if max_depth is None else max_depth
-    if "pictures" in outputs:
-        write_image(file("depth_colour.png"), depth_picture(depth, max_depth=limit))
-    if "cloud" in outputs:
-        cloud = prediction.point_cloud(left, calibration, max_depth=limit)
-        write_ply(file("cloud.ply"), cloud)
+    cloud = None
+    if calibration is not None:
+        depth = prediction.depth
+        known = depth[np.isfinite(depth)]
+        facts.append(f"depth {known.min():,.2f} to {known.max():,.2f} m" if known.size else "no depth")
+    if prediction.confidence is not None:
+        facts.append(f"mean confidence {prediction.confidence.mean():.2f}")
+    if prediction.occluded is not None:
+        facts.append(f"{100 * prediction.occluded.mean():.1f} % occluded")
+    if calibration is not None and "cloud" in outputs:
+        limit = usable_depth(calibration) if max_depth is None else max_depth
+        cloud = prediction.points(
+            min_confidence=min_confidence, keep_all=keep_all, normals=normals, max_depth=max_depth
+        )
         facts.append(f"{len(cloud):,} points up to {limit:.3g} m")
+    files = write_prediction(stem, prediction, outputs=outputs, formats=formats, cloud=cloud, max_depth=max_depth)
+    if rectified and calibration is not None:
+        image, camera = (stem.with_name(f"{stem.name}_rectified{suffix}") for suffix in (".png", ".json"))
+        write_image(image, prediction.left)
+        write_calibration(camera, calibration, size=(disparity.shape[1], disparity.shape[0]))
+        files += [image, camera]
     return facts, files
 
 

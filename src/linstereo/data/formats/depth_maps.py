@@ -15,11 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from linstereo.data.formats.float_files import is_float_file, read_float_file
+from linstereo.data.formats.float_files import is_float_file, read_float_file, write_float_file
 from linstereo.data.formats.float_maps import as_float_map
-from linstereo.data.formats.npy import write_npy
 from linstereo.data.formats.packed_depth import read_packed_depth
-from linstereo.data.formats.pfm import write_pfm
 from linstereo.data.formats.png import check_png, read_png_values, write_png_values
 from linstereo.errors import InputError
 from linstereo.files import read_file
@@ -47,21 +45,19 @@ def read_depth(path: str | os.PathLike[str]) -> NDArray[np.float32]:
 
 
 def write_depth(path: str | os.PathLike[str], depth: NDArray[np.float32]) -> None:
-    """Write a depth map [H, W] in metres, infinite where there is none, as .pfm, .npy or .png; atomic.
+    """Write a depth map [H, W] in metres, infinite where there is none, as .pfm, .npy, .exr or .png; atomic.
 
-    .pfm and .npy hold exactly the values. .png holds millimetres in 16 bits, as depth cameras do, and 0 where there is
-    no depth or it is beyond 65.535 m.
+    .pfm, .npy and .exr hold exactly the values. .png holds millimetres in 16 bits, as depth cameras do, and 0 where
+    there is no depth or it is beyond 65.535 m.
     """
     suffix = Path(path).suffix.lower()
-    if suffix == ".pfm":
-        write_pfm(path, depth)
-    elif suffix == ".npy":
-        write_npy(path, depth)
+    if is_float_file(path):
+        write_float_file(path, depth)
     elif suffix == ".png":
         millimetres = np.rint(depth.astype(np.float64) * _MILLIMETRES)
         write_png_values(path, np.where(millimetres <= _MOST_IN_PNG, millimetres, 0).astype(np.uint16))
     else:
-        raise InputError(f"{path} has the suffix {suffix!r}; a depth map is written as .pfm, .npy or .png")
+        raise InputError(f"{path} has the suffix {suffix!r}; a depth map is written as {', '.join(SUFFIXES)}")
 
 
 def _read_png(path: str | os.PathLike[str]) -> NDArray[np.float32]:

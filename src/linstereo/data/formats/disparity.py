@@ -5,7 +5,7 @@
 | .pfm   | 32-bit floats (Middlebury, ETH3D, SceneFlow)                   | inf or nan                 |
 | .png   | 16-bit integers, 256 for each pixel of disparity (KITTI)       | 0                          |
 | .npy   | two-dimensional array of floats or integers (Booster, own use) | 0, inf or nan              |
-| .exr   | half or float channel (reading only)                           | 0, inf or nan              |
+| .exr   | half or float channel                                          | 0, inf or nan              |
 """
 
 import os
@@ -14,10 +14,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from linstereo.data.formats.float_files import is_float_file, read_float_file
+from linstereo.data.formats.float_files import is_float_file, read_float_file, write_float_file
 from linstereo.data.formats.float_maps import as_float_map
-from linstereo.data.formats.npy import write_npy
-from linstereo.data.formats.pfm import write_pfm
 from linstereo.data.formats.png import read_png_values, write_png_values
 from linstereo.errors import InputError
 
@@ -50,21 +48,19 @@ def read_disparity(path: str | os.PathLike[str]) -> npt.NDArray[np.float32]:
 
 
 def write_disparity(path: str | os.PathLike[str], disparity: npt.ArrayLike) -> None:
-    """Write a disparity map [H, W] in pixels, 0 = unknown, as .pfm, .png or .npy; atomic.
+    """Write a disparity map [H, W] in pixels, 0 = unknown, as .pfm, .npy, .exr or .png; atomic.
 
-    .pfm and .npy hold exactly the float32 values. .png holds round(256 * disparity), but at least 1 where the
+    .pfm, .npy and .exr hold exactly the float32 values. .png holds round(256 * disparity), but at least 1 where the
     disparity is above 0, since 0 means unknown; it takes only values from 0 to below 256.
     """
     suffix = Path(path).suffix.lower()
     values = as_float_map(disparity, name=f"the disparity map for {path}")
-    if suffix == ".pfm":
-        write_pfm(path, values)
-    elif suffix == ".npy":
-        write_npy(path, values)
+    if is_float_file(path):
+        write_float_file(path, values)
     elif suffix == ".png":
         write_png_values(path, _as_png_values(values, path))
     else:
-        raise InputError(f"cannot write {path}: the suffix {suffix!r} is not one of .pfm, .png, .npy")
+        raise InputError(f"cannot write {path}: the suffix {suffix!r} is not one of .pfm, .npy, .exr, .png")
 
 
 def _as_png_values(disparity: npt.NDArray[np.float32], path: str | os.PathLike[str]) -> npt.NDArray[np.uint16]:
