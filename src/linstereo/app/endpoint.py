@@ -18,7 +18,7 @@ from linstereo.app.failures import CancelledJobError, RefusedError
 from linstereo.app.job_queue import Job, JobQueue
 from linstereo.app.job_request import FILE_PARTS, JobRequest, read_request
 from linstereo.app.negotiation import EVENTS, UNITS, accepted_kinds, wanted_file
-from linstereo.app.results import ResultStore, StereoResult, load_result
+from linstereo.app.results import FILE_NAMES, ResultStore, StereoResult, load_result
 from linstereo.app.settings import MAX_ITERATIONS, ServerSettings
 from linstereo.app.stages import process_pair
 from linstereo.app.uploads import discard_body, receive_upload
@@ -120,15 +120,16 @@ def endpoint_routes(service: Service) -> APIRouter:
             raise
 
     @router.get("/results/{key}/{name}", **RESULT)
-    async def result(key: str, name: str, min_confidence: float = 0.0, max_depth: float | None = None) -> Response:
+    async def result(
+        key: str, name: str, min_confidence: float | None = None, max_depth: float | None = None
+    ) -> Response:
         folder = service.store.get(key)
-        path = folder / f"made-{secrets.token_hex(8)}{Path(name).suffix if name.isascii() else ''}"
+        if name not in FILE_NAMES:
+            raise RefusedError(404, "A result has no file of that name; see the list of its files")
+        path = folder / f"made-{secrets.token_hex(8)}{Path(name).suffix}"
 
         def make() -> None:
-            kept = load_result(folder)
-            if name not in kept.file_names():
-                raise RefusedError(404, "This result has no such file; see the list of its files")
-            kept.write(name, path, min_confidence=min_confidence, max_depth=max_depth)
+            load_result(folder).write(name, path, min_confidence=min_confidence, max_depth=max_depth)
 
         try:
             await asyncio.to_thread(make)

@@ -41,7 +41,7 @@ class JobRequest:
         confidence: whether to tell how sure the network is.
         occlusion: whether to find what the right camera cannot see, which takes a second pass.
         sgbm: whether to compute OpenCV's SGBM as well.
-        min_confidence: below which points are left out of the cloud, in [0, 1].
+        min_confidence: below which points are left out of the cloud, in [0, 1]; None leaves out none for that.
         max_depth: beyond which points are left out of the cloud, metres; None for where the disparity is 1 px.
         names: how its files are called in sentences.
     """
@@ -56,13 +56,13 @@ class JobRequest:
     confidence: bool
     occlusion: bool
     sgbm: bool
-    min_confidence: float
+    min_confidence: float | None
     max_depth: float | None
     names: Names
 
     def needing(self, file: str) -> "JobRequest":
         """The same request with only what one file of the result needs."""
-        confident = file.startswith("confidence") or (file == "cloud.ply" and self.min_confidence > 0)
+        confident = file.startswith("confidence") or (file == "cloud.ply" and self.min_confidence is not None)
         return dataclasses.replace(self, confidence=confident, occlusion=file.startswith("occlusion"), sgbm=False)
 
 
@@ -110,7 +110,7 @@ def read_request(upload: Upload, folder: Path, settings: ServerSettings) -> JobR
         confidence=_flag(fields, "confidence"),
         occlusion=_flag(fields, "occlusion"),
         sgbm=_flag(fields, "sgbm"),
-        min_confidence=_number(fields, "min_confidence", least=0, most=1) or 0.0,
+        min_confidence=_number(fields, "min_confidence", least=0, most=1),
         max_depth=_number(fields, "max_depth", least=1e-3, most=1e9),
         names=names,
     )

@@ -72,4 +72,4 @@ def accepted_kinds(accept: str) -> list[str]:
                     quality = 0.0
         if kind and quality > 0:
             weighted.append((-quality, len(weighted), kind))
-    return [kind for _, _, kind in sorted(weighted)] or ["*/*"]
+    return [kind for _, _, kind in sorted(weighted)] if accept.strip() else ["*/*"]

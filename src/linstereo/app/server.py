@@ -75,30 +75,44 @@ def create_application(predictor: StereoPredictor, settings: ServerSettings, fol
     return Guards(app, settings=settings, policy=content_policy(found["index.html"].content.decode()))
 
 
-def serve(load: Callable[[], StereoPredictor], settings: ServerSettings, *, on_start: Callable[[str], None]) -> None:
+def serve(
+    load: Callable[[], StereoPredictor],
+    settings: ServerSettings,
+    *,
+    on_start: Callable[[str], None],
+    check: bool = False,
+) -> None:
     """Serve until a signal ends it.
 
     Args:
         load: gives the model; called once it is clear that the server can listen.
         settings: where and with which limits.
         on_start: called with the address of the page as soon as it can be opened.
+        check: end there.
     """
-    with private_folder() as folder, _listening(settings) as listener:
-        config = uvicorn.Config(
-            create_application(load(), settings, folder),
-            http=WatchedProtocol,
-            ws="none",
-            lifespan="on",
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=5,
-            timeout_graceful_shutdown=3,
-            limit_concurrency=_CONNECTIONS,
-        )
+    with private_folder() as folder, listening(settings) as listener:
+        server = http_server(create_application(load(), settings, folder))
         on_start(_address(settings, listener.getsockname()[1]))
-        uvicorn.Server(config).run(sockets=[listener])
+        if not check:
+            server.run(sockets=[listener])
+
+
+def http_server(application: Application) -> uvicorn.Server:
+    """The server that runs an application; it keeps no log and names nothing about itself."""
+    config = uvicorn.Config(
+        application,
+        http=WatchedProtocol,
+        ws="none",
+        lifespan="on",
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=3,
+        limit_concurrency=_CONNECTIONS,
+    )
+    return uvicorn.Server(config)
 
 
 class WatchedProtocol(H11Protocol):
@@ -128,7 +142,7 @@ async def _sweep(service: Service) -> None:
         service.store.expire()
 
 
-def _listening(settings: ServerSettings) -> contextlib.closing[socket.socket]:
+def listening(settings: ServerSettings) -> contextlib.closing[socket.socket]:
     """A socket that listens."""
     try:
         address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]

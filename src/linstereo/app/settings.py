@@ -2,6 +2,7 @@
 
 import dataclasses
 import ipaddress
+import re
 
 from linstereo.errors import InputError
 from linstereo.files import MAX_SIDE
@@ -69,11 +70,12 @@ class ServerSettings:
             if value is not None and not least <= value <= most:
                 option = _OPTIONS.get(name, name).replace("_", "-")
                 raise InputError(f"--{option} is {value:g}; give {least:g} to {most:g}")
+        for name in (self.host, *self.allowed_hosts):
+            if not re.fullmatch(r"[0-9A-Za-z._:\[\]%-]{1,253}", name):
+                raise InputError(f"{name[:60]!r} is no name or address of a machine; give one such as 192.168.1.20")
         token = self.token
-        if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable() or " " in token):
-            raise InputError(
-                "the token is too short, or holds blanks or is not ASCII; give 16 characters or more"
-            )
+        if token is not None and not re.fullmatch(r"[!-~]{16,256}", token):
+            raise InputError("the token must have 16 to 256 ASCII characters without blanks; give another one, or auto")
 
     @property
     def max_bytes(self) -> int:

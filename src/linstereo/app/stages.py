@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from linstereo.app.job_queue import Event
 from linstereo.app.job_request import JobRequest
-from linstereo.app.results import Map, StereoResult
-from linstereo.app.two_views import Views, needs_second_view, predict_views
+from linstereo.app.results import StereoResult
+from linstereo.app.two_views import Map, needs_second_view, predict_views
 from linstereo.data.formats.images import colour_values, read_pixels
 from linstereo.errors import InputError
 from linstereo.evaluation.baselines import sgbm_disparity
@@ -23,6 +23,7 @@ from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.rectification import Rectification
 from linstereo.geometry.stereo_rig import StereoRig
 from linstereo.memory_limits import memory_errors_told
+from linstereo.prediction import Prediction
 from linstereo.predictor import StereoPredictor, read_pair
 
 PREVIEW_WIDTH = 384
@@ -94,21 +95,12 @@ class _Work:
                 for doubt in doubts_about_pair(left, right, names=_IMAGES):
                     self._note(doubt)
             self.listener.check()
-            views = self._predict(left, right)
+            prediction = self._predict(left, right, calibration)
             sgbm = None
             if request.sgbm:
                 with self._stage("sgbm"):
                     sgbm = sgbm_disparity(left, right)
-        return StereoResult(
-            left=left,
-            right=right,
-            disparity=views.disparity,
-            confidence=views.confidence if request.confidence else None,
-            occluded=views.occluded if request.occlusion else None,
-            sgbm=sgbm,
-            calibration=calibration,
-            facts=self._facts(left, calibration, views),
-        )
+        return StereoResult(prediction, right, sgbm, self._facts(prediction))
 
     def _images(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | tuple[Any, Any]:
         if self.request.right is not None:
@@ -117,7 +109,9 @@ class _Work:
         half = both.shape[1] // 2
         return both[:, :half], both[:, half:]
 
-    def _predict(self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8]) -> Views:
+    def _predict(
+        self, left: npt.NDArray[np.uint8], right: npt.NDArray[np.uint8], calibration: StereoCalibration | None
+    ) -> Prediction:
         """The maps; with previews, the times of features, refinement and the second view are told apart."""
         request, iterations = self.request, self.predictor.iterations(self.request.iterations)
         second = needs_second_view(self.predictor, confidence=request.confidence, occlusion=request.occlusion)
@@ -139,10 +133,11 @@ class _Work:
             told = {"event": "iteration", "iteration": t, "iterations": iterations, **preview(disparity)}
             self.listener.tell(told)
 
-        views = predict_views(
+        prediction = predict_views(
             self.predictor,
             left,
             right,
+            calibration=calibration,
             iters=request.iterations,
             scale=request.scale,
             second=second,
@@ -156,16 +151,17 @@ class _Work:
             ends[-1] = time.perf_counter()
         for stage, begin, end in zip(stages, [started, *ends], ends, strict=False):
             self.times.append(StageTime(stage, end - begin))
-        return views
+        return prediction
 
-    def _facts(
-        self, left: npt.NDArray[np.uint8], calibration: StereoCalibration | None, views: Views
-    ) -> dict[str, Any]:
+    def _facts(self, prediction: Prediction) -> dict[str, Any]:
+        height, width = prediction.disparity.shape
+        kind = "learned" if self.predictor.gives_confidence else "agreement of both views"
+        calibration = prediction.calibration
         return {
-            "width": left.shape[1],
-            "height": left.shape[0],
-            "iterations": self.predictor.iterations(self.request.iterations),
-            "confidence": views.confidence_kind,
+            "width": width,
+            "height": height,
+            "iterations": prediction.iterations,
+            "confidence": None if prediction.confidence is None else kind,
             "model": self.predictor.name,
             "trained": self.predictor.trained,
             "notes": self.notes,

@@ -28,6 +28,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="another name under which the server may be addressed, such as that of a proxy; may be repeated",
     )
+    parser.add_argument(
+        "--check", action="store_true", help="end as soon as it could serve: are model, port and packages fine?"
+    )
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--max-upload", type=float, default=64.0, metavar="MB", help="megabytes of a request (default: 64)"
@@ -75,4 +78,4 @@ def run(options: argparse.Namespace) -> None:
             print(f"NOTE: it listens on {settings.host}, so it serves everybody {guard}", file=sys.stderr, flush=True)
 
     with chosen_threads(options.threads):
-        serve(lambda: load_model(options), settings, on_start=tell)
+        serve(lambda: load_model(options), settings, on_start=tell, check=options.check)

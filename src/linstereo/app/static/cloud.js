@@ -36,16 +36,16 @@ export class CloudViewer {
     new ResizeObserver(() => this.fit()).observe(canvas);
   }
 
-  /** Make points of disparities; without a calibration a usual camera is assumed, and the scale means nothing. */
-  show({ width, height, disparity, pixels, confidence, calibration, limit }) {
+  /** Make points of the pixels that are neither occluded nor at an edge, as the PLY file holds them; without a calibration a usual camera is assumed, and the scale means nothing. */
+  show({ width, height, disparity, pixels, confidence, occlusion, edges, calibration }) {
     const camera = calibration ?? { focal: width, baseline: 0.1, cx: (width - 1) / 2, cy: (height - 1) / 2, doffs: 0, aspect: 1 };
-    const far = limit ?? camera.focal * camera.baseline;
+    const far = camera.focal * camera.baseline; // where a point moves by one pixel between the images
     const step = Math.max(1, Math.ceil(Math.sqrt(width * height / MOST)));
     const kept = [];
     for (let y = 0; y < height; y += step) for (let x = 0; x < width; x += step) {
       const i = y * width + x;
       const depth = camera.focal * camera.baseline / (disparity[i] + camera.doffs);
-      if (Number.isFinite(depth) && depth > 0 && depth <= far && !torn(disparity, i, x, y, width, height)) kept.push(i, depth);
+      if (Number.isFinite(depth) && depth > 0 && depth <= far && !edges[i] && !occlusion?.[i]) kept.push(i, depth);
     }
     const count = kept.length / 2;
     const place = new Float32Array(3 * count);
@@ -170,12 +170,4 @@ export class CloudViewer {
     this.points.material.dispose();
     this.points = null;
   }
-}
-
-/** Whether a pixel lies at a jump of the disparity, where points would fly between near and far. */
-function torn(disparity, i, x, y, width, height) {
-  const d = disparity[i];
-  const most = 1 + 0.04 * d;
-  return (x > 0 && Math.abs(disparity[i - 1] - d) > most) || (x < width - 1 && Math.abs(disparity[i + 1] - d) > most)
-    || (y > 0 && Math.abs(disparity[i - width] - d) > most) || (y < height - 1 && Math.abs(disparity[i + width] - d) > most);
 }

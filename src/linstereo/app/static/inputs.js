@@ -120,7 +120,7 @@ export class Inputs {
     const trial = new Image();
     trial.onload = () => {
       if (drop.file !== file) return;
-      drop.querySelector(".drop-hint").textContent = `${file.name}, ${trial.naturalWidth} x ${trial.naturalHeight} px`;
+      drop.querySelector(".drop-hint").textContent = `${trial.naturalWidth} x ${trial.naturalHeight} px`;
       if (trial.naturalWidth * trial.naturalHeight > this.limits().pixels) return; // not painted, so not decoded
       image.src = trial.src;
       image.hidden = false;

@@ -202,21 +202,21 @@ function showPreview(event, local) {
 async function show(done) {
   const has = (name) => done.files.includes(name);
   const array = (name) => (has(`${name}.npy`) ? fetchArray(done.key, `${name}.npy`) : null);
-  const [left, right, disparity, confidence, occlusion, sgbm] = await Promise.all([
+  const [left, right, disparity, confidence, occlusion, sgbm, edges] = await Promise.all([
     fetchPicture(done.key, "left.png"), fetchPicture(done.key, "right.png"),
-    array("disparity"), array("confidence"), array("occlusion"), array("sgbm"),
+    array("disparity"), array("confidence"), array("occlusion"), array("sgbm"), array("edges"),
   ]);
   const { calibration } = done;
   const depth = calibration ? depthOf(disparity, calibration) : null;
-  result = { ...done, images: { left, right }, maps: { disparity, depth, confidence, occlusion, sgbm } };
+  result = { ...done, edges, images: { left, right }, maps: { disparity, depth, confidence, occlusion, sgbm } };
   for (const name of Object.keys(result.maps)) if (!result.maps[name]) delete result.maps[name];
   ranges = {};
   choices("map-left", ["left", "right", "sgbm", "disparity", "confidence"]);
   choices("map-right", ["disparity", "depth", "confidence", "sgbm"]);
   toggle("overlay-confidence", Boolean(confidence));
   toggle("overlay-occlusion", Boolean(occlusion));
-  byId("empty").hidden = true;
-  byId("colour-line").hidden = false;
+  for (const id of ["empty", "cloud-empty"]) byId(id).hidden = true;
+  for (const id of ["colour-line", "map-left", "map-right", "cloud-colour", "reset-view"]) byId(id).hidden = false;
   delete byId("stage").dataset.iteration;
   restore();
   showTimes(done.stages);
@@ -324,7 +324,7 @@ async function showCloud() {
   const { width, height, images, maps, calibration } = result;
   const picture = new OffscreenCanvas(width, height).getContext("2d");
   picture.drawImage(images.left, 0, 0);
-  cloud.show({ width, height, disparity: maps.disparity, pixels: picture.getImageData(0, 0, width, height).data, confidence: maps.confidence, calibration });
+  cloud.show({ width, height, disparity: maps.disparity, pixels: picture.getImageData(0, 0, width, height).data, confidence: maps.confidence, occlusion: maps.occlusion, edges: result.edges, calibration });
   const sure = Boolean(maps.confidence);
   byId("min-confidence").disabled = !sure;
   byId("cloud-colour").querySelector("[value=confidence]").disabled = !sure;
@@ -339,8 +339,8 @@ function filterCloud() {
   byId("min-confidence-text").value = least.toFixed(2);
   if (!cloud || !result) return;
   const left = cloud.filter(least);
-  const unit = result.calibration ? "metres" : "no calibration, so shape only";
-  byId("cloud-text").textContent = `${left.toLocaleString("en")} of ${cloud.count.toLocaleString("en")} points, ${unit}. Drag to turn, scroll or pinch to zoom; arrow keys turn, + and − zoom, R resets.`;
+  const unit = result.calibration ? "metres" : "no calibration: shape only";
+  byId("cloud-text").textContent = `${left.toLocaleString("en")} of ${cloud.count.toLocaleString("en")} points (${unit})`;
   byId("cloud").dataset.points = left;
   showFiles();
 }
@@ -366,8 +366,8 @@ function showTimes(stages) {
   byId("times").replaceChildren(...stages.map(row));
 }
 
-const GROUPS = [["disparity", "Disparity, px"], ["depth", "Depth, m"], ["confidence", "Confidence"], ["occlusion", "Occlusion"], ["cloud", "Point cloud"], ["sgbm", "SGBM, px"], ["left", "Images"], ["right", "Images"], ["calib", "Calibration"], ["all", "Everything"]];
-const KINDS = { "disparity.png": "PNG 16-bit", "depth.png": "PNG, mm", "confidence.png": "PNG 16-bit", "sgbm.png": "PNG 16-bit", "left.png": "Left PNG", "right.png": "Right PNG", "all.zip": "ZIP" };
+const GROUPS = [["disparity", "Disparity, px"], ["depth", "Depth, m"], ["confidence", "Confidence"], ["occlusion", "Masks"], ["edges", "Masks"], ["cloud", "Point cloud"], ["sgbm", "SGBM, px"], ["left", "Images"], ["right", "Images"], ["calib", "Calibration"], ["all", "Everything"]];
+const KINDS = { "disparity.png": "PNG 16-bit", "depth.png": "PNG, mm", "confidence.png": "PNG 16-bit", "sgbm.png": "PNG 16-bit", "occlusion.npy": "Occlusion NPY", "occlusion.png": "PNG", "edges.npy": "Edges NPY", "edges.png": "PNG", "left.png": "Left PNG", "right.png": "Right PNG", "all.zip": "ZIP" };
 
 function showFiles() {
   const rows = new Map();
