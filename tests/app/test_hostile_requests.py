@@ -3,7 +3,9 @@
 import contextlib
 import random
 import socket
+import struct
 import threading
+import zlib
 
 import numpy as np
 import pytest
@@ -62,7 +64,7 @@ def malformed(pair, rng: random.Random) -> bytes:
             whole, headers={"Content-Length": rng.choice(["-1", "1e3", "0x10", "99999999999999999999", "abc"])}
         )
     if kind == 4:
-        return rng.randbytes(rng.randrange(1, 400))
+        return rng.randbytes(rng.randrange(1, 400)) + b"\r\n\r\n"
     if kind == 5:  # an image that is no image
         bad = rng.choice([b"", b"GIF89a", pair[0][: rng.randrange(8, len(pair[0]))], rng.randbytes(200)])
         return request(form((bad, pair[1])))
@@ -85,7 +87,8 @@ def malformed(pair, rng: random.Random) -> bytes:
             whole, headers={name: value for name, value in values.items() if rng.random() < 0.5} | {"Host": ""}
         )
     if kind == 10:
-        return f"POST /v1/predict HTTP/1.{rng.randrange(10)}\r\n{'X' * rng.randrange(70_000)}: y\r\n\r\n".encode()
+        fields = f"{'X' * rng.randrange(70_000)}: y\r\nConnection: close"
+        return f"POST /v1/predict HTTP/1.{rng.randrange(10)}\r\n{fields}\r\n\r\n".encode()
     return request(
         part(rng.choice(["left", "pair", "focal", "\x00", "x" * 500]), rng.randbytes(50)) + part("left", b"")
     )
@@ -97,7 +100,8 @@ def send(address, data: bytes) -> bytes:
         connection.settimeout(600)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
+            if b"\r\n\r\n" not in data:  # the server would wait for the rest of the headers
+                connection.shutdown(socket.SHUT_WR)
         answer = b""
         with contextlib.suppress(ConnectionResetError):
             while piece := connection.recv(65536):
@@ -123,13 +127,13 @@ def test_a_thousand_malformed_requests(client, pair):
         assert status[:1] in (b"2", b"4", b"n"), answer
         if status[:1] == b"4" and b"Invalid HTTP" not in answer:
             assert b'{"error"' in answer
-    assert statuses.get(b"none", 0) < COUNT / 20, statuses  # a client that ends in the middle of the headers
-    assert len(statuses) >= 5, statuses
+    assert statuses.get(b"none", 0) < COUNT / 100, statuses
+    assert {b"400", b"403", b"415", b"422"} <= set(statuses)
     assert answers(client, pair)
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_names_of_files_do_no_harm(client, pair, name, tmp_path_factory):
+def test_names_of_files_do_no_harm(client, pair, name):
     body = part("left", pair[0], name) + part("right", pair[1], name) + b"--" + BOUNDARY + b"--\r\n"
     answer = send(address_of(client), request(body))
     assert answer[9:12] in (b"200", b"400"), answer[:300]
@@ -145,7 +149,6 @@ def test_a_slow_body_is_ended(client, pair):
         connection.sendall(whole[:-20])
         answer = connection.recv(65536)
     assert b" 408 " in answer
-    assert b"too slowly" in answer + b"too slowly"
     assert answers(client, pair)
 
 
@@ -193,9 +196,6 @@ def test_too_many_bytes(client, pair):
 
 def test_a_bomb_of_a_picture(client, pair):
     """A picture of a few kilobytes that would decode to a gigabyte."""
-    import struct
-    import zlib
-
     packed = zlib.compress(bytes(30_000_000), 9)
     header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
     chunks = b"".join(

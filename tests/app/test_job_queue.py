@@ -1,6 +1,7 @@
 """One job at a time, a bounded queue, and places that are freed when a client goes away."""
 
 import json
+import socket
 import threading
 
 import httpx
@@ -75,8 +76,6 @@ def test_a_client_that_goes_away_frees_its_place(predictor, pair, tmp_path, gate
 
 def leave_in_the_middle(client, pair, accept: str) -> None:
     """Send a request, wait until it has its place, and close the connection."""
-    import socket
-
     body = httpx.Request("POST", "http://127.0.0.1/", files=as_files(pair))
     content = body.read()
     head = (

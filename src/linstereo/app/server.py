@@ -104,6 +104,7 @@ def http_server(application: Application) -> uvicorn.Server:
         http=WatchedProtocol,
         ws="none",
         lifespan="on",
+        log_config=None,
         log_level="critical",
         access_log=False,
         server_header=False,

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -18,6 +19,8 @@ from linstereo.app.settings import ServerSettings
 MAX_PARTS = 24
 MAX_FIELD = 64 * 1024
 """Bytes of a part that is not a file."""
+logging.getLogger("python_multipart").disabled = True  # it would warn of each damaged request on stderr
+logging.getLogger("python_multipart.multipart").disabled = True
 _WANTED = "send multipart/form-data with the files left and right"
 
 
