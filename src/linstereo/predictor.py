@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from linstereo.checkpoints.checkpoint import BUNDLED, bundled_weights, is_bundled, is_random_preset
@@ -83,6 +84,7 @@ class StereoPredictor:
         scale: float | None = None,
         volume: VolumeKind | None = None,
         on_iteration: Callable[[int], None] | None = None,
+        on_disparity: Callable[[int, npt.NDArray[np.float32]], None] | None = None,
         use_prior: bool = True,
         on_note: Callable[[str], None] | None = None,
         strict: bool = False,
@@ -103,6 +105,8 @@ class StereoPredictor:
             volume: how correlations are held; by default stored while they fit into 1 GiB and into memory.
             on_iteration: called with 1, 2, ... after each iteration, for progress bars; those of the right view come
                 after those of the left one.
+            on_disparity: called with 0 and the disparity that refinement starts from, then with 1, 2, ... and the
+                disparity after each iteration of the left view; float32 [H, W], pixels. Each costs an upsampling.
             use_prior: False makes a model that starts from monocular depth (DPI) start from zero disparity, as it does
                 where it falls back.
             on_note: called with a sentence about whatever looks wrong with the pair: rows that are not aligned, left
@@ -132,12 +136,12 @@ class StereoPredictor:
                     if strict or on_note is None:
                         raise InputError(doubt)
                     on_note(doubt)
-            result = self._run(*images, plan, iterations, on_iteration, use_prior, start)
+            result = self._run(*images, plan, iterations, on_iteration, on_disparity, use_prior, start)
             right_disparity = None
             if occlusion:
                 later = None if on_iteration is None else lambda t: on_iteration(iterations + t)
                 left_of_mirror, right_of_mirror = _mirrored(images[1]), _mirrored(images[0])
-                mirrored = self._run(left_of_mirror, right_of_mirror, plan, iterations, later, use_prior, None)
+                mirrored = self._run(left_of_mirror, right_of_mirror, plan, iterations, later, None, use_prior, None)
                 right_disparity = _mirrored(mirrored.disparity)
             return dataclasses.replace(result, calibration=camera, right_disparity=right_disparity)
 
@@ -214,6 +218,7 @@ class StereoPredictor:
         plan: RunPlan,
         iterations: int,
         on_iteration: Callable[[int], None] | None,
+        on_disparity: Callable[[int, npt.NDArray[np.float32]], None] | None,
         use_prior: bool,
         start: KnownDisparity | None,
     ) -> Prediction:
@@ -228,6 +233,9 @@ class StereoPredictor:
         evidence = self.model.prepare(tensors[0], tensors[1], matches=matches, volume=plan.volume)
         if start is not None:
             evidence = warmed(evidence, _warm_start(start, plan, self.device))
+        if on_disparity is not None:
+            first = F.interpolate(4 * evidence.disparity, scale_factor=4, mode="bilinear")
+            on_disparity(0, _at_size(first[..., :run_height, :run_width], height, width))
         states = self.model.iterate(evidence, iterations)
         before = current = evidence.disparity
         for t in range(1, iterations + 1):
@@ -235,20 +243,21 @@ class StereoPredictor:
             before, current = current, state.disparity
             if on_iteration is not None:
                 on_iteration(t)
+            if on_disparity is not None and t < iterations:
+                on_disparity(t, _at_size(self.model.upsample(state, evidence), height, width))
         full = self.model.upsample(state, evidence)
+        disparity = _at_size(full, height, width)
+        if on_disparity is not None:
+            on_disparity(iterations, disparity)
         sure = self.model.confidence(state, evidence, before=before, full=full, tolerance=run_width / width)
-        confidence = None if sure is None else sure[0, 0].cpu().numpy()
-        disparity = full[0, 0].clamp(min=0).float().cpu().numpy()
-        if disparity.shape != (height, width):
-            disparity = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * (width / run_width)
-            confidence = None if confidence is None else cv2.resize(confidence, (width, height))
+        confidence = None
+        if sure is not None:
+            confidence = sure[0, 0].cpu().numpy()
+            if confidence.shape != (height, width):
+                confidence = cv2.resize(confidence, (width, height))
         prior = evidence.prior[0] if evidence.prior else None
         return Prediction(
-            disparity=np.ascontiguousarray(disparity, dtype=np.float32),
-            left=left,
-            iterations=iterations,
-            prior=prior,
-            confidence=confidence,
+            disparity=disparity, left=left, iterations=iterations, prior=prior, confidence=confidence
         )
 
 
@@ -388,6 +397,15 @@ def _warm_start(start: KnownDisparity, plan: RunPlan, device: torch.device) -> W
         torch.from_numpy(cv2.resize(values, (plan.width, plan.height))).to(device)[None, None] for values in maps
     )
     return WarmStart(disparity, known > 0.5)
+
+
+def _at_size(disparity: Tensor, height: int, width: int) -> npt.NDArray[np.float32]:
+    """A disparity [1, 1, h, w] in px of an image of that size as one of another size, float32 [H, W], px, >= 0."""
+    values = disparity[0, 0].clamp(min=0).float().cpu().numpy()
+    if values.shape != (height, width):
+        factor = width / values.shape[1]
+        values = cv2.resize(values, (width, height), interpolation=cv2.INTER_LINEAR) * factor
+    return np.ascontiguousarray(values, dtype=np.float32)
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:

@@ -12,6 +12,7 @@ from linstereo.errors import InputError
 COMMANDS = {
     "predict": "disparity, depth and point clouds of one or many pairs",
     "track": "disparity, depth and a video of a stereo sequence: videos, cameras, folders, ROS bags",
+    "serve": "a page in the browser where depth can be seen, and an endpoint for programs",
     "rectify": "rectified pairs from raw ones and the calibration of their cameras",
     "synth": "write a dataset of synthetic stereo pairs with exact ground truth",
     "seastereo": "render the underwater dataset SeaStereo with Blender, or any part of it",
