@@ -29,7 +29,7 @@ Mask = NDArray[np.bool_]
 SIDES: tuple[Side, Side] = ("left", "right")
 NOTHING = 1e9
 """Metres from which on Blender's depth means that there is nothing."""
-MODE_TOLERANCE = 0.25
+MODE_TOLERANCE = 0.2
 """Relative difference that the mean colours of the two modes at the same range stay below, up to 10 m; measured in
 benchmarks/seastereo.md and tested with Blender."""
 OPEN_WATER = 1e4
@@ -184,7 +184,7 @@ def _under_water(
                 sun_colour=(1.0, 1.0, 1.0),
                 lamp_colour=light.lamp_colour,
                 lamp_offset=lamp_veil_offset(),
-                lamp_attenuation=kind.wide,
+                wide_lamps=True,
                 water_colour=light.around,
             ),
             np.float32,
