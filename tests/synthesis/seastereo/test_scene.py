@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.synthesis.seastereo.fake_blender import CUBE
 from tests.synthesis.seastereo.scene_checks import clearance, problems_of
 
 from linstereo.errors import InputError
@@ -9,8 +10,6 @@ from linstereo.synthesis.seastereo.assets import AssetLibrary
 from linstereo.synthesis.seastereo.plan import FRAMES, all_configurations
 from linstereo.synthesis.seastereo.scene import build_scene
 from linstereo.synthesis.seastereo.terrain import Terrain
-
-CUBE = "".join(f"v {x} {y} {z}\n" for x in (0, 1) for y in (0, 2) for z in (0, 1)) + "f 1 2 4 3\nf 5 6 8 7\nf 1 2 6 5\n"
 
 
 def one_of_each_trajectory(seed):
