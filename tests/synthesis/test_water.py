@@ -36,6 +36,7 @@ def seen(
     lamp: float = 0.0,
     lamp_colour: tuple[float, float, float] = BLACK,
     focal: float = 500.0,
+    **more: Any,
 ) -> NDArray[Any]:
     """What the camera sees; without light in the water (no veil) unless a light's colour is given."""
     shape = (*distance.shape, 3)
@@ -50,6 +51,7 @@ def seen(
         focal_px=focal,
         sun_colour=sun_colour,
         lamp_colour=lamp_colour,
+        **more,
     )
 
 
@@ -267,3 +269,22 @@ def test_random_water_can_be_seen_through_and_is_not_dark() -> None:
 def test_an_unknown_type_is_refused() -> None:
     with pytest.raises(InputError, match="no water type 'IV'; choose one of I, IA, IB, II, III, 1C, 3C"):
         water("IV")
+
+
+def test_wide_lamps_lose_only_what_is_absorbed_or_thrown_back() -> None:
+    """An even wall in even light is as bright as if nothing were scattered forwards; a bright spot glows beside it."""
+    kind, lamp_colour = water("II"), (3.0, 2.0, 1.0)
+    distance = np.full((32, 48), 2.5)
+    veil = seen(kind, distance=distance, sun=0.0, lamp=0.0, lamp_colour=lamp_colour, wide_lamps=True)
+    wall = seen(kind, distance=distance, sun=0.0, lamp=0.7, lamp_colour=lamp_colour, wide_lamps=True) - veil
+    expected = 0.7 * np.exp(-(np.array(kind.absorption) + kind.backscatter) * 5.0)
+    np.testing.assert_allclose(wall, np.broadcast_to(expected, wall.shape), rtol=1e-6)
+    narrow = seen(kind, distance=distance, sun=0.0, lamp=0.7, lamp_colour=lamp_colour) - veil
+    assert (narrow < wall).all()
+
+
+def test_the_colour_of_the_water_can_be_given() -> None:
+    kind, far = water("II"), np.full((8, 8), 1e4)
+    image = seen(kind, distance=far, sun=0.0, below=3.0, depth=3.0, sun_colour=WHITE, water_colour=(0.1, 0.2, 0.3))
+    expected = np.array((0.1, 0.2, 0.3)) * np.exp(-3.0 * np.array(kind.diffuse))
+    np.testing.assert_allclose(image, np.broadcast_to(expected, image.shape), rtol=1e-6)

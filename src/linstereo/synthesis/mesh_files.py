@@ -15,6 +15,8 @@ from linstereo.synthesis.mesh_tools import Floats, box_mapped, smoothed
 from linstereo.synthesis.scene import Mesh
 
 SUFFIXES = (".obj", ".glb", ".gltf", ".stl", ".ply", ".off")
+SHAPENET_FILE = "model_normalized.obj"
+"""What ShapeNetCore calls every mesh."""
 MAX_FACES = 10_000
 """A mesh with more faces is made coarser when it is read."""
 MAX_BYTES = 200_000_000
@@ -67,8 +69,8 @@ def find_meshes(folder: str | Path, *, suffixes: Sequence[str] = SUFFIXES) -> tu
     if not root.is_dir():
         raise InputError(f"the mesh folder {root} does not exist; name a folder with meshes")
     found = sorted(p for p in root.rglob("*") if p.suffix.lower() in suffixes and p.is_file())
-    shapenet = {p.parent for p in found if p.name == "model_normalized.obj"}
-    files = tuple(p for p in found if p.parent not in shapenet or p.name == "model_normalized.obj")
+    shapenet = {p.parent for p in found if p.name == SHAPENET_FILE}
+    files = tuple(p for p in found if p.parent not in shapenet or p.name == SHAPENET_FILE)
     if not files:
         raise InputError(f"the mesh folder {root} holds no mesh ({', '.join(suffixes)})")
     return files

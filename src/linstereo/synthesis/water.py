@@ -53,6 +53,8 @@ HORIZONTAL_BRIGHTNESS = 3.0
 """Radiance of the water on the level, relative to straight down."""
 NARROW_BLUR, WIDE_BLUR = math.radians(0.25), math.radians(1.5)
 """Standard deviations of the two blurs that small-angle scattering is mixed of, the wide one taking over with range."""
+GLOW = math.radians(12.0)
+"""Standard deviation of the glow that light scattered by more than small angles makes of what lamps light."""
 VISIBLE_DEPTH = 3.0
 """How many times the light may drop to 1 / e on its way from a scene that is to be seen."""
 LAMP_VEIL_STEPS = 4096
@@ -151,7 +153,7 @@ def through_water(
     sun_colour: Colour,
     lamp_colour: Colour = (0.0, 0.0, 0.0),
     lamp_offset: float = 0.5,
-    lamp_attenuation: Colour | None = None,
+    wide_lamps: bool = False,
     water_colour: Colour | None = None,
 ) -> Floats:
     """The linear radiance that the camera sees under water. All arrays are float32, or all are float64.
@@ -169,8 +171,8 @@ def through_water(
         sun_colour: radiance of a white matt surface in the full daylight above the water (sun and sky).
         lamp_colour: sum over all lamps of the radiance of a white matt surface facing one at 1 m; 0 without lamps.
         lamp_offset: metres between the lamps and the camera.
-        lamp_attenuation: 1/m by which the light of lamps dims on its way to the surface; None for `Water.spread`, that
-            of narrow beams.
+        wide_lamps: whether the light of the lamps is so wide that what is scattered forwards out of it, by more than
+            small angles, falls on the scene beside, and from there as a glow over the picture. Else it is lost.
         water_colour: radiance of endless water on the level, relative to a white surface in the same daylight; None
             for that of the water far from any floor.
 
@@ -179,7 +181,7 @@ def through_water(
     """
     lit = any(value > 0 for value in lamp_colour)
     veil_colour = water.colour if water_colour is None else water_colour
-    lamp_rates = water.spread if lamp_attenuation is None else lamp_attenuation
+    lamp_rates = water.wide if wide_lamps else water.spread
     depth = np.maximum(below_surface, 0)
     down = np.clip((below_surface - camera_depth) / np.maximum(distance, 1e-6), -1, 1)
     narrow_share = transmission(distance, water.scattering[1])
@@ -192,7 +194,8 @@ def through_water(
         source = transmission(depth, diffuse)
         source *= sun[..., channel]
         if lit:
-            source += lamp[..., channel] * transmission(lamp_distance, lamp_rates[channel])
+            lamplight = lamp[..., channel] * transmission(lamp_distance, lamp_rates[channel])
+            source += lamplight
         straight = transmission(distance, beam)
         forward = transmission(distance, spread)
         forward -= straight
@@ -200,6 +203,9 @@ def through_water(
         radiance = _scattered_forward(forward, narrow_share, focal_px)
         straight *= source
         radiance += straight
+        if lit and wide_lamps:
+            lamplight *= transmission(distance, water.wide[channel]) - transmission(distance, spread)
+            radiance += _blur(lamplight, GLOW * focal_px)
         here = sun_colour[channel] * math.exp(-diffuse * camera_depth) * veil_colour[channel]
         radiance += here * daylight_veil(distance, down, spread=spread, diffuse=diffuse, camera_depth=camera_depth)
         if lit:

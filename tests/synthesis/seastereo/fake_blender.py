@@ -15,6 +15,9 @@ from pathlib import Path
 import numpy as np
 import OpenEXR
 
+CUBE = "".join(f"v {x} {y} {z}\n" for x in (0, 1) for y in (0, 2) for z in (0, 1)) + "f 1 2 4 3\nf 5 6 8 7\nf 1 2 6 5\n"
+"""A mesh file of the user."""
+
 
 def install(folder):
     """Put the program `blender` into a new folder, beside which it looks for `die_on`, `fail` and `kill_parent`."""

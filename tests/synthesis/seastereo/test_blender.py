@@ -1,5 +1,6 @@
 """With the real Blender that `make blender` sets up: tiny frames, and that their geometry is what the plan says."""
 
+import json
 import os
 
 import numpy as np
@@ -7,10 +8,19 @@ import pytest
 
 from linstereo.errors import InputError
 from linstereo.synthesis.seastereo.assets import AssetLibrary
-from linstereo.synthesis.seastereo.blender_process import BlenderProcess, find_blender
+from linstereo.synthesis.seastereo.blender_process import BlenderProcess, MeshRefusedError, find_blender
 from linstereo.synthesis.seastereo.description import write_description
-from linstereo.synthesis.seastereo.frame import SIDES, compose, read_radiance
+from linstereo.synthesis.seastereo.frame import (
+    MODE_TOLERANCE,
+    SIDES,
+    compose,
+    exposed_radiance,
+    lights_of,
+    read_radiance,
+)
+from linstereo.synthesis.seastereo.light import light_of
 from linstereo.synthesis.seastereo.plan import all_configurations
+from linstereo.synthesis.seastereo.render import VOLUME_BOUNCES
 from linstereo.synthesis.seastereo.scene import build_scene
 from linstereo.synthesis.seastereo.verify import disagreement, moved_to_left
 
@@ -128,11 +138,25 @@ def test_a_volume_of_water_and_lamps(blender, tmp_path):
     colour = wet.light["volume"][near].mean(axis=0)
     plain = (dry.light["sun"] + dry.light["lamp"])[near].mean(axis=0)
     assert 0 < colour[0] / plain[0] < colour[2] / plain[2] < 1  # red goes first
-    both = [
-        compose(scene, FRAME, {"left": seen, "right": seen}, mode)["left"].image[near].mean(axis=0)
-        for seen, mode in ((dry, "analytic"), (wet, "volume"))
-    ]
-    np.testing.assert_allclose(both[0], both[1], rtol=0.3)  # the two modes show the same water
+
+
+@pytest.mark.parametrize("water", ["3C_shallow", "II_deep"])
+def test_the_two_modes_show_the_same_water(blender, tmp_path, water):
+    configuration = next(c for c in all_configurations(0) if c.name == f"t2_f24_b120_{water}_1")
+    scene = build_scene(configuration, AssetLibrary())
+    write_description(tmp_path, scene)
+    linear = {}
+    for mode, samples in (("analytic", 4), ("volume", 16)):
+        lights = lights_of(light_of(configuration, scene.light_rng()), mode)
+        blender.load(tmp_path, {**settings(*lights), "samples": samples, "volume_bounces": VOLUME_BOUNCES})
+        blender.render(0, tmp_path)
+        seen = read_radiance(tmp_path, "left", lights)
+        linear[mode] = exposed_radiance(scene, 0, "left", seen, mode)
+    for low, high in ((0.0, 3.0), (3.0, 5.0), (5.0, 10.0)):
+        there = (seen.depth > low) & (seen.depth <= high)
+        assert there.sum() > 100
+        means = {mode: values[there].mean(axis=0) for mode, values in linear.items()}
+        np.testing.assert_allclose(means["volume"], means["analytic"], rtol=MODE_TOLERANCE, atol=0.002)
 
 
 def test_meshes_of_the_user_with_a_missing_texture(blender, tmp_path):
@@ -159,6 +183,62 @@ def test_meshes_of_the_user_with_a_missing_texture(blender, tmp_path):
             reach = float(np.linalg.norm(thing.box.high - thing.box.low)) / 2
             found += abs(seen.depth[row, column] - middle[2]) < reach
     assert found >= 1  # it stands where its box is
+
+
+def test_a_scene_graph_of_the_user_stands_where_its_box_is(blender, tmp_path):
+    """A .glb file of two nodes, each moved: what Blender places fills the box that was computed without it."""
+    trimesh = pytest.importorskip("trimesh")
+    graph = trimesh.Scene()
+    graph.add_geometry(trimesh.creation.icosphere(subdivisions=2, radius=0.4), transform=moved_by(0, 0.4, 0))
+    graph.add_geometry(trimesh.creation.box((0.2, 1.0, 0.2)), transform=moved_by(0.3, 1.2, 0))
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "objects" / "toy.glb").write_bytes(graph.export(file_type="glb"))
+    scene = build_scene(CONFIGURATION, AssetLibrary(str(tmp_path / "objects")))
+    assert {thing.name for thing in scene.things if thing.role == "object"} == {"toy"}
+    write_description(tmp_path, scene)
+    assert blender.load(tmp_path, settings("sun")) == []
+    blender.render(FRAME, tmp_path)
+    depth = read_radiance(tmp_path, "left", ("sun",)).depth.astype(np.float64)
+    camera, pose = CONFIGURATION.calibration(height=HEIGHT, width=WIDTH), scene.path.left[FRAME]
+    x, y = np.meshgrid((np.arange(WIDTH) - camera.cx) / camera.focal, (np.arange(HEIGHT) - camera.cy) / camera.focal_y)
+    points = pose[:3, 3] + depth[..., None] * (np.stack([x, y, np.ones_like(x)], axis=-1) @ pose[:3, :3].T)
+    above = points[..., 2] - scene.terrain.height(points[..., 0], points[..., 1]) > 0.15
+    boxes = [thing.box for thing in scene.things]
+    near = (depth > 0) & (depth < 8) & above
+    inside = np.any([((points > box.low - 0.02) & (points < box.high + 0.02)).all(axis=-1) for box in boxes], axis=0)
+    toys = [thing.box for thing in scene.things if thing.role == "object"]
+    on_toy = np.any([((points > box.low - 0.02) & (points < box.high + 0.02)).all(axis=-1) for box in toys], axis=0)
+    assert (on_toy & near).sum() > 20
+    assert inside[near].all()  # nothing that was rendered sticks out of all boxes
+
+
+def moved_by(x, y, z):
+    matrix = np.eye(4)
+    matrix[:3, 3] = x, y, z
+    return matrix
+
+
+def test_a_mesh_that_only_blender_refuses_is_named(blender, tmp_path):
+    trimesh = pytest.importorskip("trimesh")
+    (tmp_path / "objects").mkdir()
+    files = trimesh.exchange.gltf.export_gltf(trimesh.Scene(trimesh.creation.box()))
+    for name, content in files.items():
+        (tmp_path / "objects" / name).write_bytes(content)
+    path = tmp_path / "objects" / "model.gltf"
+    unknown = ["EXT_nobody_knows"]
+    content = {**json.loads(path.read_text()), "extensionsRequired": unknown, "extensionsUsed": unknown}
+    path.write_text(json.dumps(content))
+    write_description(tmp_path, build_scene(CONFIGURATION, AssetLibrary(str(tmp_path / "objects"))))
+    with pytest.raises(MeshRefusedError, match=r"model\.gltf cannot be used by Blender .*EXT_nobody_knows"):
+        blender.load(tmp_path, settings("sun"))
+
+
+def test_without_a_gpu_the_remedy_is_told(blender, rendered, tmp_path):
+    write_description(tmp_path, rendered[0])
+    try:
+        blender.load(tmp_path, {**settings("sun"), "gpu": True})
+    except InputError as error:
+        assert "render without --gpu" in str(error)  # noqa: PT017  a machine with a GPU raises nothing
 
 
 def test_what_blender_cannot_read_is_told(blender, tmp_path):

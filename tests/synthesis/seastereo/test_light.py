@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
+from linstereo.synthesis.seastereo.daylight import WaterLayer
 from linstereo.synthesis.seastereo.light import (
+    EYE_HEIGHT,
     caustics,
     describe_light,
     exposure,
@@ -55,6 +57,37 @@ def test_the_volume_loses_what_the_analytic_water_loses(name):
     np.testing.assert_allclose(np.add(scattering, kind.absorption), kind.spread, atol=2e-5)
     back = henyey_greenstein_backscatter(anisotropy) * sum(scattering)
     assert back == pytest.approx(min(sum(kind.backscatter), sum(scattering) / 2), rel=1e-3)
+
+
+@pytest.mark.parametrize("configuration", ALL[:36:5], ids=lambda c: c.name)
+def test_things_get_the_daylight_that_jerlov_says_in_volume_mode(configuration):
+    """What enters the rendered volume, times what the volume lets through, is exp(-K_d depth)."""
+    light = light_of(configuration, np.random.default_rng(0))
+    kind, top = water(configuration.water), water_top(configuration)
+    scattering, anisotropy = volume_coefficients(kind)
+    for channel, entering in enumerate(describe_light(light, configuration)["dimmed"]):
+        layer = WaterLayer(
+            absorption=kind.absorption[channel],
+            scattering=scattering[channel],
+            anisotropy=anisotropy,
+            thickness=top,
+            albedo=0.0,
+            sun=light.sun,
+            sun_cosine=float(light.to_sun[2]),
+            sky_cosine=light.window,
+        )
+        below = configuration.floor_depth - EYE_HEIGHT / 2
+        assert entering * layer.at(EYE_HEIGHT / 2)[0] == pytest.approx(np.exp(-kind.diffuse[channel] * below), rel=1e-9)
+
+
+def test_water_near_sand_is_brighter_than_open_water():
+    for configuration in ALL[:36:3]:
+        light = light_of(configuration, np.random.default_rng(0))
+        ratio = np.array(light.around) / water(configuration.water).colour
+        assert (ratio > 0.5).all()
+        assert (ratio < 3.2).all()
+        if configuration.water in ("II", "1C", "III", "3C"):
+            assert (ratio > 1.2).all()
 
 
 def test_backscatter_of_the_phase_function_is_its_integral():

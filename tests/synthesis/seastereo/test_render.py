@@ -3,6 +3,7 @@ import json
 import shutil
 
 import pytest
+from tests.synthesis.seastereo.fake_blender import CUBE
 
 from linstereo.data.datasets.seastereo import open_seastereo
 from linstereo.errors import InputError
@@ -16,7 +17,6 @@ from linstereo.synthesis.seastereo.verify import verify
 from linstereo.synthesis.shards import Shard
 
 SETTINGS = RenderSettings(height=36, width=48)
-CUBE = "".join(f"v {x} {y} {z}\n" for x in (0, 1) for y in (0, 2) for z in (0, 1)) + "f 1 2 4 3\nf 5 6 8 7\nf 1 2 6 5\n"
 TWO = [c for c in all_configurations(0) if c.name in ("t1_f24_b120_II_shallow_1", "t4_f35_b120_I_deep_2")]
 
 

@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.synthesis.seastereo.fake_blender import CUBE
 from tests.synthesis.seastereo.scene_checks import clearance, problems_of
 
 from linstereo.errors import InputError
@@ -9,8 +10,6 @@ from linstereo.synthesis.seastereo.assets import AssetLibrary
 from linstereo.synthesis.seastereo.plan import FRAMES, all_configurations
 from linstereo.synthesis.seastereo.scene import build_scene
 from linstereo.synthesis.seastereo.terrain import Terrain
-
-CUBE = "".join(f"v {x} {y} {z}\n" for x in (0, 1) for y in (0, 2) for z in (0, 1)) + "f 1 2 4 3\nf 5 6 8 7\nf 1 2 6 5\n"
 
 
 def one_of_each_trajectory(seed):
@@ -54,14 +53,13 @@ def plain_library(tmp_path_factory):
 
 
 def test_cameras_and_objects_keep_apart_in_every_camera_and_iteration(plain_library):
-    """All trajectories x focal lengths x baselines x iterations, each with a seed of its own."""
-    seen = set()
-    for seed, (trajectory, lens, rig, iteration) in enumerate(np.ndindex(7, 2, 2, 3)):
-        setting = (5 * seed) % 12
-        index = (((trajectory * 2 + lens) * 2 + rig) * 12 + setting) * 3 + iteration
-        configuration = all_configurations(seed)[index]
+    """All trajectories x focal lengths x baselines x iterations, of several seeds and all waters."""
+    plans, seen = [all_configurations(seed) for seed in range(5)], set()
+    for number, (trajectory, lens, rig, iteration) in enumerate(np.ndindex(7, 2, 2, 3)):
+        index = (((trajectory * 2 + lens) * 2 + rig) * 12 + (5 * number) % 12) * 3 + iteration
+        configuration = plans[number % len(plans)][index]
         seen.add((configuration.trajectory, configuration.focal_mm, configuration.baseline_mm, configuration.iteration))
-        assert problems_of(build_scene(configuration, plain_library)) == [], (seed, configuration.name)
+        assert problems_of(build_scene(configuration, plain_library)) == [], configuration
     assert len(seen) == 84
 
 

@@ -85,6 +85,17 @@ def test_a_camera_in_a_rock_and_overlapping_objects_are_found(data):
     assert any("and rock overlap" in problem for problem in problems)
 
 
+def test_metadata_that_lack_something_are_found(data):
+    path = data / "info" / "000000.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in content.items() if key != "intrinsics"}))
+    scene = json.loads((data / "scene.json").read_text())
+    (data / "scene.json").write_text(json.dumps({**scene, "things": [{"name": "rock"}]}))
+    problems = verify(data.parent).problems
+    assert len(problems) == 2
+    assert all("lack something" in problem for problem in problems)
+
+
 def test_another_folder_is_told(tmp_path):
     with pytest.raises(InputError, match=r"holds no settings\.json"):
         verify(tmp_path)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from linstereo.errors import InputError
-from linstereo.synthesis.mesh_files import find_meshes, read_triangles
+from linstereo.synthesis.mesh_files import SHAPENET_FILE, find_meshes, read_triangles
 from linstereo.synthesis.seastereo.terrain import Floats
 
 SUFFIXES = (".obj", ".glb", ".gltf")
@@ -34,6 +34,11 @@ class Asset:
     path: Path
     corners: Floats
     matrix: Floats
+
+    @property
+    def name(self) -> str:
+        """Name of the file without its suffix; in ShapeNetCore's layout, that of the model's folder."""
+        return self.path.parent.parent.name if self.path.name == SHAPENET_FILE else self.path.stem
 
 
 @dataclass(eq=False)

@@ -46,6 +46,10 @@ class MeshError(Exception):
     """Blender cannot use a mesh of the user: its path, and why."""
 
 
+class NoGpuError(Exception):
+    """Cycles cannot render on a GPU here."""
+
+
 class Stage:
     """The scene that is loaded at the moment."""
 
@@ -292,7 +296,7 @@ def _use_gpu() -> None:
             for device in preferences.devices:
                 device.use = device.type == kind
             return
-    raise ValueError("Blender finds no GPU that Cycles can use; render without --gpu")
+    raise NoGpuError("no GPU that Cycles can use; render without --gpu")
 
 
 def _told(error: Exception) -> str:
@@ -319,6 +323,8 @@ def main() -> None:
                 answer = {"done": "render"}
             else:
                 raise ValueError("no scene is loaded")
+        except NoGpuError as error:
+            answer = {"error": str(error)}
         except MeshError as error:
             answer = {"mesh": error.args[0], "error": error.args[1]}
         except Exception as error:  # whatever Blender raises, the caller must hear of it

@@ -29,6 +29,9 @@ Mask = NDArray[np.bool_]
 SIDES: tuple[Side, Side] = ("left", "right")
 NOTHING = 1e9
 """Metres from which on Blender's depth means that there is nothing."""
+MODE_TOLERANCE = 0.2
+"""Relative difference that the mean colours of the two modes at the same range stay below, up to 10 m; measured in
+benchmarks/seastereo.md and tested with Blender."""
 OPEN_WATER = 1e4
 """Metres that a ray runs through open water where there is nothing; the veil is saturated long before."""
 SHOULDER = 0.8
@@ -92,22 +95,25 @@ def compose(scene: Scene, frame: int, radiance: Mapping[Side, Radiance], mode: M
     """Both views of a frame."""
     height, width = radiance["left"].depth.shape
     calibration = scene.configuration.calibration(height=height, width=width)
-    light = light_of(scene.configuration, scene.light_rng())
-    factor = exposure(scene.configuration, light)
     disparity = {side: disparity_of(radiance[side].depth, calibration) for side in SIDES}
     views: dict[Side, View] = {}
     for side, other in zip(SIDES, SIDES[::-1], strict=True):
-        seen = radiance[side]
-        linear = (
-            seen.light["volume"] if mode == "volume" else _under_water(scene, frame, side, seen, light, calibration)
-        )
         views[side] = View(
-            image=developed(factor * linear),
-            depth=seen.depth,
+            image=developed(exposed_radiance(scene, frame, side, radiance[side], mode)),
+            depth=radiance[side].depth,
             disparity=disparity[side],
             occluded=occlusion(disparity[side], disparity[other], side),
         )
     return views
+
+
+def exposed_radiance(scene: Scene, frame: int, side: Side, seen: Radiance, mode: Mode) -> Map:
+    """Linear RGB [H, W, 3] that the camera takes, white 1, with all the water."""
+    height, width = seen.depth.shape
+    calibration = scene.configuration.calibration(height=height, width=width)
+    light = light_of(scene.configuration, scene.light_rng())
+    linear = seen.light["volume"] if mode == "volume" else _under_water(scene, frame, side, seen, light, calibration)
+    return np.asarray(exposure(scene.configuration, light) * linear, np.float32)
 
 
 def disparity_of(depth: Map, calibration: StereoCalibration) -> Map:
@@ -178,7 +184,7 @@ def _under_water(
                 sun_colour=(1.0, 1.0, 1.0),
                 lamp_colour=light.lamp_colour,
                 lamp_offset=lamp_veil_offset(),
-                lamp_attenuation=kind.wide,
+                wide_lamps=True,
                 water_colour=light.around,
             ),
             np.float32,

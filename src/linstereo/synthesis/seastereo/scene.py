@@ -119,7 +119,7 @@ def _foreground(rng: np.random.Generator, terrain: Terrain, path: CameraPath, li
     for _ in range(int(rng.integers(low, high + 1))):
         size = float(np.exp(rng.uniform(*np.log(_OBJECT_SIZES))))
         asset = None if library.foreground is None else library.foreground.draw(rng)
-        name, thing = bundled_object(rng) if asset is None else (asset.path.parent.name, [])
+        name, thing = bundled_object(rng) if asset is None else (asset.name, [])
         fallen = rng.random() < 0.4
         while True:
             for _ in range(40):
@@ -175,7 +175,7 @@ class _Builder:
         asset = self.library.draw(kind, rng)
         thing = SCENERY[kind](rng, size) if asset is None else []
         turn = about_vertical(rng.uniform(0, 2 * np.pi))
-        name = kind if asset is None else asset.path.parent.name
+        name = kind if asset is None else asset.name
         self.keep(_stand(name, kind, thing, asset, turn=turn, size=size, at=at, terrain=self.terrain, scaled=False))
 
     def scatter(self, rng: np.random.Generator) -> None:
@@ -234,7 +234,7 @@ class _Builder:
             turn = about_vertical(float(np.arctan2(velocity[1], velocity[0])))
             matrix = placement(turn=turn, scale=float(rng.uniform(0.15, 0.4)), place=(x, y, height))
             box = box_of(asset.corners @ matrix[:3, :3].T + matrix[:3, 3])
-            name = asset.path.parent.name
+            name = asset.name
             self.keep(Placed(name, "fish", box, velocity, file=asset.path, matrix=matrix @ asset.matrix))
 
 

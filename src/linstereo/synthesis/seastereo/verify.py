@@ -78,7 +78,12 @@ def verify(
     for done, (name, frame) in enumerate(there, start=1):
         problems, info = _damage(folder / name, frame)
         if not problems and (name, frame) in chosen:
-            problems = _geometry(folder / name, frame, info)
+            try:
+                problems = _geometry(folder / name, frame, info)
+            except InputError as error:
+                problems = [str(error)]
+            except (KeyError, IndexError, TypeError, ValueError):
+                problems = ["its metadata or scene.json lack something; remove both and render again"]
             findings.checked += 1
         findings.problems += [f"{name}, frame {frame}: {problem}" for problem in problems]
         on_frame(done, len(there))
