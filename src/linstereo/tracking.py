@@ -21,7 +21,8 @@ STEADY_WEIGHT = 0.5
 """Share of the frame before in what is steadied."""
 STEADY_PIXELS = 1.0
 """Only disparities that differ by less than this from what was expected are steadied, px."""
-_TREND_SAMPLES = 20_000
+_TREND_SAMPLES = 10_000
+_FEWEST_SAMPLES = 100
 _TREND_ROUNDS = 3
 _OUTLIER = 2.5  # times the median deviation
 
@@ -107,27 +108,24 @@ def _trend(disparity: npt.NDArray[np.float32], known: KnownDisparity) -> npt.NDA
     """[H, W] px by which the disparities of all things changed since the frame before, apart from noise."""
     change = disparity - known.disparity
     usable = np.flatnonzero(known.known & (np.abs(change) < STEADY_PIXELS))
-    terms = _motion_terms(known.disparity)  # [H, W, 7]
-    if len(usable) < 10 * terms.shape[-1]:
-        return np.zeros_like(disparity)
     chosen = usable[:: max(len(usable) // _TREND_SAMPLES, 1)]
-    system, values = terms.reshape(-1, terms.shape[-1])[chosen], change.ravel()[chosen]
-    for _ in range(_TREND_ROUNDS):
-        weights, *_ = np.linalg.lstsq(system, values, rcond=None)
-        deviation = np.abs(values - system @ weights)
-        kept = deviation <= _OUTLIER * np.median(deviation)
-        system, values = system[kept], values[kept]
-    return np.asarray(terms @ weights.astype(np.float32), np.float32)
-
-
-def _motion_terms(disparity: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """[H, W, 7]: what the change of disparity is linear in, to first order, when a camera moves in a rigid scene."""
+    if len(chosen) < _FEWEST_SAMPLES:
+        return np.zeros_like(disparity)
     height, width = disparity.shape
     x = np.linspace(-0.5, 0.5, width, dtype=np.float32)[None, :]
     y = np.linspace(-0.5, 0.5, height, dtype=np.float32)[:, None]
-    scaled = disparity / max(float(np.abs(disparity).max()), 1e-6)
-    terms = (1.0, x, y, scaled, scaled * scaled, x * scaled, y * scaled)
-    return np.stack([np.broadcast_to(np.float32(term), disparity.shape) for term in terms], axis=-1)
+    near = known.disparity / np.float32(max(float(np.abs(known.disparity).max()), 1e-6))
+    # to first order, the change is linear in these when a camera moves in a rigid scene
+    u, v, s = x[0, chosen % width], y[chosen // width, 0], near.ravel()[chosen]
+    system, values = np.stack([np.ones_like(s), u, v, s, s * s, u * s, v * s], axis=1), change.ravel()[chosen]
+    for _ in range(_TREND_ROUNDS):
+        fitted, *_ = np.linalg.lstsq(system, values, rcond=None)
+        deviation = np.abs(values - system @ fitted)
+        kept = deviation <= _OUTLIER * np.median(deviation)
+        system, values = system[kept], values[kept]
+    one, of_x, of_y, of_near, squared, x_near, y_near = fitted.astype(np.float32)
+    trend = (one + of_x * x + of_y * y) + near * ((of_near + x_near * x + y_near * y) + squared * near)
+    return np.asarray(trend, np.float32)
 
 
 def _share(motion: Motion | None) -> float:

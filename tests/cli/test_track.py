@@ -212,5 +212,8 @@ def test_a_damaged_index_is_refused(tmp_path, capsys):
     write_stereo_bag(tmp_path / "bag", "mcap", pairs(2))
     command = ["track", tmp_path / "bag", "--out", tmp_path / "out"]
     assert main([str(word) for word in command]) == 0
-    (tmp_path / "out/frames.csv").write_text("frame,stamp_ns\n7,prose\n")
-    assert "damaged in line 2" in refused(command, capsys)
+    text = (tmp_path / "out/frames.csv").read_text()
+    (tmp_path / "out/frames.csv").write_text(text.replace("\n1,", "\n7,"))
+    assert "damaged in line 3" in refused(command, capsys)
+    (tmp_path / "out/frames.csv").write_text("prose\n")
+    assert "damaged in line 1" in refused(command, capsys)

@@ -212,8 +212,7 @@ def _rows() -> list[Case]:
         }),
         Case("track another sequence into the folder", ("track",), ("--fps=5",), prepare=_begun("track")),
         Case("track into a folder of something else", ("track",), prepare=_foreign),
-        *(Case(f"track a video: {kind}", ("track",), positional=(0, f"cut.{ending}"), prepare=_cut(name, kind))
-          for name, ending in (("clip.avi", "avi"), ("sequence.bag", "bag")) for kind in ("empty", "text", "binary")),
+        *(Case(f"track two videos: {kind}", ("track",), prepare=_videos(kind)) for kind in ("empty", "text", "binary")),
         Case("track depth without calibration", ("track",), ("--outputs=depth",)),
         Case("track with topics of no bag", ("track",), ("--left-topic=/left/image",)),
         *_resumed(("submit",), "submit", {"submission.json": ("text", "list", "object", "deep")}),
@@ -313,14 +312,14 @@ def _damaged(run: str, file: str, kind: str) -> Callable[[Path, Path], None]:
     return prepare
 
 
-def _cut(name: str, kind: str) -> Callable[[Path, Path], list[str]]:
-    """A damaged video or bag instead of two folders."""
+def _videos(kind: str) -> Callable[[Path, Path], list[str]]:
+    """Two damaged videos instead of two folders."""
 
     def prepare(world: Path, case: Path) -> list[str]:
-        file = case / f"cut{Path(name).suffix}"
-        shutil.copy(world / name, file)
-        damage(file, kind, world=world)
-        return [file.name]
+        for name in ("l.avi", "r.avi"):
+            shutil.copy(world / "clip.avi", case / name)
+            damage(case / name, kind, world=world)
+        return ["l.avi", "r.avi"]
 
     return prepare
 

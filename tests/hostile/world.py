@@ -20,7 +20,6 @@ from linstereo.geometry.stereo_rig import StereoRig
 from linstereo.model.presets import LinStereoConfig, build
 from tests.data import layouts
 from tests.data.camera_files import opencv_fields, write_opencv
-from tests.data.sequences.bag_files import write_stereo_bag
 from tests.data.sequences.test_videos import write_video
 from tests.data.writers import write_pfm, write_rgb
 from tests.synthesis.seastereo import fake_blender
@@ -60,10 +59,8 @@ _TRAINING = "--config={world}/recipe.toml --data=folder={world}/training --worke
 SEA = "--trajectory=1 --focal=24 --baseline=65 --water=I --depth=shallow --iteration=1 --frames=1 --size=32x64"
 BASELINES: dict[tuple[str, ...], str] = {
     ("predict",): "{world}/left.png {world}/right.png --model={world}/tiny.safetensors --device=cpu --out=out",
-    (
-        "track",
-    ): "{world}/frames/left {world}/frames/right --model={world}/tiny.safetensors --device=cpu --outputs=disparity "
-    "--out=out",
+    ("track",): "{world}/frames/left {world}/frames/right --model={world}/tiny.safetensors --device=cpu "
+    "--outputs=disparity --out=out",
     ("rectify",): "{world}/left.png {world}/right.png --calib={world}/stereo.yml --out=out",
     ("synth",): "--out=out --count=1 --size=32x64 --workers=1",
     ("seastereo", "plan"): "--trajectory=1 --water=I",
@@ -132,7 +129,6 @@ def build_world(root: Path) -> Path:
         for number in range(2):
             write_rgb(make_parent(root / "frames" / side / f"{number}.png"), np.roll(image, shift + number, axis=1))
     write_video(root / "clip.avi", [np.hstack([image, np.roll(image, -3, axis=1)])] * 2, codec="MJPG")
-    write_stereo_bag(root / "sequence.bag", "ros1", [(image, np.roll(image, -3, axis=1))] * 2)
     calibration = {"focal": 80.0, "baseline": 0.1, "cx": 48.0, "cy": 32.0}
     (root / "calib.json").write_text(json.dumps(calibration))
     write_opencv(root / "stereo.yml", opencv_fields(StereoRig(**RAW_CAMERAS)))

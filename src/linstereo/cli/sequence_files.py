@@ -153,7 +153,10 @@ def _read_index(path: Path) -> list[Row]:
     if not path.exists():
         return []
     lines = path.read_text("utf-8", errors="replace").split("\n")[:-1]
-    rows = []
+    rows: list[Row] = []
+    remedy = f"delete the folder {path.parent} and start again"
+    if not lines or lines[0].split(",") != list(_COLUMNS):
+        raise InputError(f"{path} is damaged in line 1; {remedy}")
     for number, cells in enumerate(csv.reader(lines[1:])):
         try:
             place, stamp, start, followed, low, high = cells
@@ -161,7 +164,5 @@ def _read_index(path: Path) -> list[Row]:
                 raise ValueError
             rows.append(Row(int(stamp) if stamp else None, start == "cold", float(followed), float(low), float(high)))
         except ValueError as error:
-            raise InputError(
-                f"{path} is damaged in line {number + 2}; delete the folder {path.parent} and start again"
-            ) from error
+            raise InputError(f"{path} is damaged in line {number + 2}; {remedy}") from error
     return rows

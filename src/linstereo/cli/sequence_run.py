@@ -174,7 +174,8 @@ def _settings(
 ) -> dict[str, Any]:
     """What decides the results, for resuming; --limit does not, so that a longer run can follow a shorter one."""
     names = ("source", "right", "layout", "fps", "left_topic", "right_topic", "sync_tolerance", "format", "scale")
-    return {name: getattr(options, name) for name in (*names, "iters", "warm_iters", "no_steady", "max_depth")} | {
+    return {name: getattr(options, name) for name in (*names, "iters", "warm_iters", "no_steady")} | {
+        "max_depth": None if options.max_depth is None else str(options.max_depth),  # JSON has no infinity
         "model": predictor.name,
         "precision": predictor.precision,
         "outputs": sorted(outputs),

@@ -1,12 +1,15 @@
 """How the pixels of an image moved since the one before, and whether the two show the same scene at all."""
 
 import dataclasses
+from typing import Any
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
 from linstereo.errors import InputError
+
+Values = npt.NDArray[np.integer[Any] | np.floating[Any]]
 
 MAX_PIXELS = 320 * 640
 """Larger images are compared at a smaller size, of about as many pixels; motion need not be known better."""
@@ -43,7 +46,7 @@ class Motion:
 
     def carried(self, before: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """A map [H, W] of the image before, moved to the pixels of this one; nonsense where they were not found."""
-        return np.asarray(cv2.remap(before, self.places, None, cv2.INTER_LINEAR), np.float32)
+        return np.asarray(_taken(before, self.places), np.float32)
 
 
 def motion_since(before: npt.NDArray[np.uint8], now: npt.NDArray[np.uint8]) -> Motion:
@@ -57,13 +60,13 @@ def motion_since(before: npt.NDArray[np.uint8], now: npt.NDArray[np.uint8]) -> M
     factor = min((MAX_PIXELS / (height * width)) ** 0.5, 1.0)
     size = (max(round(factor * width), 16), max(round(factor * height), 16))
     small = [cv2.cvtColor(_resized(image, size), cv2.COLOR_RGB2GRAY) for image in (before, now)]
-    search = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+    search: Any = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_FAST)
     back, forth = search.calc(small[1], small[0], None), search.calc(small[0], small[1], None)  # [h, w, 2]
     places = _grid(size) + back
-    off = np.linalg.norm(back + cv2.remap(forth, places, None, cv2.INTER_LINEAR), axis=2)
+    off = np.linalg.norm(back + _taken(forth, places), axis=2)
     inside = ((places >= 0) & (places <= np.array(size) - 1)).all(axis=2)
     found = inside & (off <= MAX_RETURN)
-    found &= _alike(cv2.remap(small[0], places, None, cv2.INTER_LINEAR), small[1], found)
+    found &= _alike(_taken(small[0], places), small[1], found)
     if size != (width, height):
         scale = np.array([width / size[0], height / size[1]], np.float32)
         places = _grid((width, height)) + _resized(back, (width, height)) * scale
@@ -71,9 +74,7 @@ def motion_since(before: npt.NDArray[np.uint8], now: npt.NDArray[np.uint8]) -> M
     return Motion(places.astype(np.float32), found)
 
 
-def _alike(
-    before: npt.NDArray[np.uint8], now: npt.NDArray[np.uint8], found: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.bool_]:
+def _alike(before: Values, now: Values, found: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Where two grey images [h, w] look alike, but for noise and a common change of exposure over `found`."""
     if not found.any():
         return found
@@ -85,11 +86,16 @@ def _alike(
     return np.asarray(np.abs(cv2.blur(difference, (_BLUR, _BLUR))) <= MAX_DIFFERENCE)
 
 
-def _resized(values: npt.NDArray[np.generic], size: tuple[int, int]) -> npt.NDArray[np.generic]:
+def _taken(values: Values, places: npt.NDArray[np.float32]) -> Values:
+    """The values [H, W, ...] at the places [H, W, 2] (column, row), between pixels by interpolation."""
+    return cv2.remap(values, places[..., 0], places[..., 1], cv2.INTER_LINEAR)
+
+
+def _resized(values: Values, size: tuple[int, int]) -> Values:
     if (values.shape[1], values.shape[0]) == size:
         return values
     method = cv2.INTER_AREA if size[0] < values.shape[1] else cv2.INTER_LINEAR
-    return np.asarray(cv2.resize(values, size, interpolation=method))
+    return cv2.resize(values, size, interpolation=method)
 
 
 def _grid(size: tuple[int, int]) -> npt.NDArray[np.float32]:

@@ -76,8 +76,8 @@ class Videos(FrameSource):
                 if not all(capture.grab() for capture in captures):
                     break
                 stamp = self._stamp(captures[0], index, last)
-                pictures = [_decoded(capture) for capture in captures]
-                if any(picture is None for picture in pictures):
+                pictures = [picture for picture in map(_decoded, captures) if picture is not None]
+                if len(pictures) < len(captures):
                     break
                 left, right = pictures if len(pictures) == 2 else self._halves(pictures[0])
                 yield StereoFrame(stamp, left, right)
