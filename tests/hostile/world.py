@@ -57,6 +57,7 @@ _TRAINING = "--config={world}/recipe.toml --data=folder={world}/training --worke
 SEA = "--trajectory=1 --focal=24 --baseline=65 --water=I --depth=shallow --iteration=1 --frames=1 --size=32x64"
 BASELINES: dict[tuple[str, ...], str] = {
     ("predict",): "{world}/left.png {world}/right.png --model={world}/tiny.safetensors --device=cpu --out=out",
+    ("serve",): "--port=0 --check --model={world}/tiny.safetensors --device=cpu",
     ("rectify",): "{world}/left.png {world}/right.png --calib={world}/stereo.yml --out=out",
     ("synth",): "--out=out --count=1 --size=32x64 --workers=1",
     ("seastereo", "plan"): "--trajectory=1 --water=I",
