@@ -1,4 +1,5 @@
 # make demo   disparity, depth, point clouds and pictures of the bundled pairs, into out/
+# make serve   the page where depth can be seen, at http://127.0.0.1:8000
 # make test   all tests
 # make lint   ruff, mypy, and what may import what (import-linter)
 # make blender   Blender's Python module into .venv-blender (1 GB), for `linstereo seastereo render`
@@ -14,11 +15,15 @@ BLENDER := bpy==4.5.15
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test lint docs blender clean
+.PHONY: demo serve test lint docs blender clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/core.stamp
 	$(RUN) -m linstereo predict 'examples/*/left/*.png' 'examples/*/right/*.png' --out out
+	@echo "See it in three dimensions: make serve   (a page at http://127.0.0.1:8000)"
+
+serve: $(VENV)/web.stamp
+	$(RUN) -m linstereo serve
 
 test: $(VENV)/dev.stamp
 	$(RUN) -m pytest --numprocesses auto
@@ -44,6 +49,10 @@ $(VENV)/created.stamp:
 
 $(VENV)/core.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
 	$(PIP) --editable .
+	touch $@
+
+$(VENV)/web.stamp: $(VENV)/core.stamp
+	$(PIP) --editable '.[web]'
 	touch $@
 
 $(VENV)/docs.stamp: $(VENV)/core.stamp

@@ -61,6 +61,7 @@ BASELINES: dict[tuple[str, ...], str] = {
     ("predict",): "{world}/left.png {world}/right.png --model={world}/tiny.safetensors --device=cpu --out=out",
     ("track",): "{world}/frames/left {world}/frames/right --model={world}/tiny.safetensors --device=cpu "
     "--outputs=disparity --out=out",
+    ("serve",): "--port=0 --check --model={world}/tiny.safetensors --device=cpu",
     ("rectify",): "{world}/left.png {world}/right.png --calib={world}/stereo.yml --out=out",
     ("synth",): "--out=out --count=1 --size=32x64 --workers=1",
     ("seastereo", "plan"): "--trajectory=1 --water=I",
