@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linstereo.model.fast_paths import InstanceNorm, channels_last
 from linstereo.model.layers import PointwiseConv
 from linstereo.model.precision import at_least_float32
 
@@ -220,14 +221,14 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(channels, channels, 3, padding=1)
         self.conv2 = nn.Conv2d(channels, channels, 3, padding=1)
-        self.norm1 = nn.InstanceNorm2d(channels)
-        self.norm2 = nn.InstanceNorm2d(channels)
+        self.norm1 = InstanceNorm(channels)
+        self.norm2 = InstanceNorm(channels)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, h, w] -> [B, C, h, w]."""
-        y = F.relu(self.norm1(self.conv1(x)))
-        y = F.relu(self.norm2(self.conv2(y)))
-        return F.relu(x + y)
+        y: Tensor = self.norm1(self.conv1(x)).relu_()
+        y = self.norm2(self.conv2(y)).relu_()
+        return (x + y).relu_()
 
 
 class FeatureProjection(nn.Module):
@@ -240,7 +241,7 @@ class FeatureProjection(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, in_channels, h, w] -> [B, out_channels, h, w]."""
-        y: Tensor = self.out(self.block(x))
+        y: Tensor = self.out(self.block(channels_last(x)))
         return y
 
 

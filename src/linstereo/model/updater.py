@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linstereo.model.fast_paths import fast, linear_gelu, single_channel_conv
 from linstereo.model.layers import DepthwiseConv, PointwiseConv
-from linstereo.model.pala import PALABlock, rotary_table
+from linstereo.model.pala import PALABlock, complex_table, rotary_table
 
 UnitFactory = Callable[[int, int], nn.Module]
 DISPARITY_SCALE = 0.1
@@ -42,6 +43,12 @@ class MotionEncoder(nn.Module):
         correlation, disparity = correlation.to(dtype), _channels_last((DISPARITY_SCALE * disparity).to(dtype))
         c = self.correlation2(self.correlation1(correlation).relu_()).relu_()
         d = self.disparity2(self.disparity1(disparity).relu_()).relu_()
+        if fast(c):  # a spare channel for the disparity, so that nothing is joined afterwards
+            weight = F.pad(self.fuse.weight, (0, 0, 0, 0, 0, 0, 0, 1))
+            bias = None if self.fuse.bias is None else F.pad(self.fuse.bias, (0, 1))
+            motion = F.conv2d(torch.cat([c, d], dim=1), weight, bias, padding=1).relu_()
+            motion[:, -1:] = disparity
+            return motion
         fused = self.fuse(torch.cat([c, d], dim=1)).relu_()
         return torch.cat([fused, disparity.to(fused.dtype)], dim=1)
 
@@ -70,13 +77,42 @@ class PALAUnit(nn.Module):
         self.gate = nn.Conv2d(2 * hidden, hidden, 3, padding=1)
 
     def forward(self, hidden: Tensor, inputs: Sequence[Tensor], table: Tensor) -> Tensor:
-        """hidden [B, C, h, w], inputs each [B, *, h, w], table of the h x w grid -> new hidden [B, C, h, w]."""
-        x = self.project(torch.cat([hidden, *inputs], dim=1)).permute(0, 2, 3, 1)  # [B, h, w, C]
+        """hidden [B, C, h, w], inputs each [B, *, h, w] or coarser, table of the h x w grid -> new hidden [B, C, h, w].
+
+        Coarser inputs are interpolated.
+        """
+        x = self.project_all(hidden, inputs)  # [B, h, w, C]
         for block in self.blocks:
             x = block(x, table)
         out = x.permute(0, 3, 1, 2)  # [B, C, h, w]
         gate = self.gate(torch.cat([hidden, out], dim=1)).sigmoid_()
-        return torch.lerp(hidden, torch.tanh(out), gate)
+        return torch.lerp(hidden, out.tanh_() if fast(out) else torch.tanh(out), gate)
+
+    def project_all(self, hidden: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+        """The projection of the hidden state and all inputs, as in `forward`: [B, h, w, C]."""
+        if not fast(hidden):
+            joined = torch.cat([hidden, *_of_one_size(inputs, hidden)], dim=1)
+            projected: Tensor = self.project(joined)
+            return projected.permute(0, 2, 3, 1)
+        # Products of the parts, added up: nothing is joined, and a coarser input is interpolated after its product.
+        parts = torch.split(self.project.weight.flatten(1), [x.shape[1] for x in (hidden, *inputs)], dim=1)
+        total = F.linear(hidden.permute(0, 2, 3, 1), parts[0], self.project.bias)  # [B, h, w, C]
+        flat = total.view(-1, total.shape[-1])
+        for x, weight in zip(inputs, parts[1:], strict=True):
+            if x.shape[-2:] == hidden.shape[-2:]:
+                flat.addmm_(x.permute(0, 2, 3, 1).reshape(-1, x.shape[1]), weight.t())
+            else:
+                coarse = F.linear(x.permute(0, 2, 3, 1), weight).permute(0, 3, 1, 2)
+                total += _enlarged(coarse, hidden).permute(0, 2, 3, 1)
+        return total
+
+
+def _enlarged(x: Tensor, like: Tensor) -> Tensor:
+    return F.interpolate(x, size=like.shape[-2:], mode="bilinear", align_corners=False)
+
+
+def _of_one_size(inputs: Sequence[Tensor], hidden: Tensor) -> list[Tensor]:
+    return [x if x.shape[-2:] == hidden.shape[-2:] else _enlarged(x, hidden) for x in inputs]
 
 
 class ConvGRUUnit(nn.Module):
@@ -89,7 +125,7 @@ class ConvGRUUnit(nn.Module):
 
     def forward(self, hidden: Tensor, inputs: Sequence[Tensor], table: Tensor) -> Tensor:
         """As `PALAUnit.forward`; positions are not used."""
-        x = torch.cat(list(inputs), dim=1)
+        x = torch.cat(_of_one_size(inputs, hidden), dim=1)
         update, reset = self.gates(torch.cat([hidden, x], dim=1)).sigmoid_().chunk(2, dim=1)
         candidate = self.candidate(torch.cat([reset * hidden, x], dim=1)).tanh_()
         return torch.lerp(hidden, candidate, update)
@@ -99,7 +135,7 @@ class MultiScaleUpdater(nn.Module):
     """The recurrent units of all scales, run coarse to fine (figure 1b, Eq. 4 to 6).
 
     h16 from (h16, m16, h8); h8 from (h8, m8, h4, new h16); h4 from (h4, m4, new h8). A finer neighbour arrives by 2x2
-    average pooling, a coarser one by bilinear interpolation. With fewer scales the coarsest ones are absent.
+    average pooling, a coarser one as it is; the unit interpolates it. With fewer scales the coarsest ones are absent.
 
     Args:
         make_unit: builds a unit from (hidden, input channels).
@@ -122,7 +158,8 @@ class MultiScaleUpdater(nn.Module):
         """Rotary tables of all scales, made once per image pair because they do not change between iterations."""
         precise = torch.promote_types(hidden[0].dtype, torch.float32)
         grids = [(h.shape[2], h.shape[3], h.shape[1] // self.heads) for h in hidden]
-        return [rotary_table(*grid, device=hidden[0].device, dtype=precise) for grid in grids]
+        tables = [rotary_table(*grid, device=hidden[0].device, dtype=precise) for grid in grids]
+        return [complex_table(table, self.heads) for table in tables] if fast(hidden[0]) else tables
 
     def forward(
         self, hidden: Sequence[Tensor], motion: Sequence[Tensor | None], tables: Sequence[Tensor]
@@ -137,8 +174,7 @@ class MultiScaleUpdater(nn.Module):
             if i > 0:
                 inputs.append(F.avg_pool2d(new[i - 1], 2))
             if i < len(new) - 1:
-                size = new[i].shape[-2:]
-                inputs.append(F.interpolate(new[i + 1], size=size, mode="bilinear", align_corners=False))
+                inputs.append(new[i + 1])
             new[i] = self.units[i](new[i], inputs, tables[i])
         return new
 
@@ -153,7 +189,7 @@ class DepthwiseBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, h, w, C] -> [B, h, w, C]."""
-        return F.gelu(self.pointwise(self.spatial(x))).add_(x)
+        return linear_gelu(self.pointwise, self.spatial(x)).add_(x)
 
 
 class ResidualHead(nn.Module):
@@ -173,5 +209,4 @@ class ResidualHead(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """[B, C, h, w] -> signed residual [B, 1, h, w] in px of the finest scale."""
         x = self.blocks(hidden.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)  # [B, C, h, w]
-        residual: Tensor = self.out(x)
-        return residual
+        return single_channel_conv(self.out, x)

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linstereo.model.fast_paths import channels_last, fast
 from linstereo.model.layers import PointwiseConv
 from linstereo.model.strides import FINEST
 
@@ -28,7 +29,8 @@ def convex_upsample(disparity: Tensor, weights: Tensor, *, factor: int) -> Tenso
     scores = weights.permute(0, 2, 3, 1).reshape(batch, height, width, 9, factor**2)  # a view if channels-last
     padded = F.pad(factor * disparity[:, 0], (1, 1, 1, 1), mode="replicate")  # [B, h + 2, w + 2]
     neighbours = padded.unfold(1, 3, 1).unfold(2, 3, 1).reshape(batch, height, width, 9, 1)
-    fine = (scores.softmax(dim=3, dtype=disparity.dtype) * neighbours).sum(dim=3)  # [B, h, w, factor**2]
+    shares = scores.softmax(dim=3, dtype=disparity.dtype)  # [B, h, w, 9, factor**2]
+    fine = (shares.mul_(neighbours) if fast(shares) else shares * neighbours).sum(dim=3)  # [B, h, w, factor**2]
     fine = fine.view(batch, height, width, factor, factor).permute(0, 1, 3, 2, 4)
     return fine.reshape(batch, 1, factor * height, factor * width)
 
@@ -52,7 +54,7 @@ class ImageGuide(nn.Module):
         """[B, 3, factor * h, factor * w] in [0, 1] -> [B, channels, h, w], non-negative."""
         cells = F.avg_pool2d(image, self.factor).repeat_interleave(self.factor**2, dim=1)  # [B, 3 factor**2, h, w]
         detail = 4 * (F.pixel_unshuffle(image, self.factor) - cells)
-        return F.relu(self.conv(detail.to(self.conv.weight.dtype)), inplace=True)
+        return F.relu(self.conv(channels_last(detail.to(self.conv.weight.dtype))), inplace=True)
 
 
 class ConvexUpsampler(nn.Module):

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.backbone.interface import BackboneFeatures
+from linstereo.model.fast_paths import InstanceNorm, channels_last
 
 WIDTHS = (24, 48, 80, 112)
 
@@ -20,7 +21,7 @@ class NormalisedConv(nn.Module):
     def __init__(self, in_channels: int, out_channels: int, *, kernel: int = 3, stride: int = 1) -> None:
         super().__init__()
         self.conv = nn.Conv2d(in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, bias=False)
-        self.norm = nn.InstanceNorm2d(out_channels, affine=True)
+        self.norm = InstanceNorm(out_channels, affine=True)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, in, h, w] -> [B, out, h / stride, w / stride], non-negative."""
@@ -69,7 +70,7 @@ class CompactBackbone(nn.Module):
         """See `Backbone.__call__`; `depth_images` must be 0."""
         if depth_images:
             raise ValueError("the compact backbone gives no monocular depth")
-        x = self.stem(((images - 0.5) * 4).to(self.stem.conv.weight.dtype))  # [B, half, H/2, W/2]
+        x = self.stem(channels_last(((images - 0.5) * 4).to(self.stem.conv.weight.dtype)))  # [B, half, H/2, W/2]
         quarter = self.quarter(x)  # [B, quarter, H/4, W/4]
         eighth = self.eighth(quarter)  # [B, eighth, H/8, W/8]
         sixteenth = self.sixteenth(eighth)  # [B, sixteenth, H/16, W/16]

@@ -1,0 +1,214 @@
+"""Every fast path against its plain twin, and when it must not be taken."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from linstereo.model import fast_paths, pala
+from linstereo.model.backbone.compact import CompactBackbone
+from linstereo.model.cost_volume import FeatureProjection
+from linstereo.model.fast_paths import InstanceNorm, fast, linear_gelu, plain_paths, single_channel_conv
+from linstereo.model.pala import PALABlock, complex_table, rotary_table, rotate
+from linstereo.model.updater import ConvGRUUnit, MotionEncoder, PALAUnit, ResidualHead
+from linstereo.model.upsample import ConvexUpsampler, ImageGuide
+
+pytestmark = pytest.mark.usefixtures("seed")
+
+
+@pytest.fixture
+def seed():
+    torch.manual_seed(0)
+
+
+def maps(channels, height=9, width=14, batch=1):
+    return torch.randn(batch, channels, height, width).contiguous(memory_format=torch.channels_last)
+
+
+def both_ways(call):
+    """The results of the fast and the plain way; fails if no fast way was taken."""
+    taken = []
+
+    def counting(x):
+        answer = fast(x)
+        taken.append(answer)
+        return answer
+
+    users = [m for m in _modules_that_ask() if hasattr(m, "fast")]
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        for module in users:
+            patch.setattr(module, "fast", counting)
+        quick = call()
+    assert any(taken), "nothing asked whether it may be fast"
+    with plain_paths(), torch.no_grad():
+        return quick, call()
+
+
+def _modules_that_ask():
+    from linstereo.model import updater, upsample
+
+    return [fast_paths, pala, updater, upsample]
+
+
+def assert_same(quick, plain, tolerance=2e-5):
+    torch.testing.assert_close(quick, plain, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_instance_norm(affine):
+    norm = InstanceNorm(5, affine=affine)
+    if affine:
+        nn.init.normal_(norm.weight)
+        nn.init.normal_(norm.bias)
+    x = 3 + 2 * maps(5, 40, 70, batch=2)
+    quick, plain = both_ways(lambda: norm(x))
+    assert_same(quick, plain)
+    exact = F.instance_norm(x.double(), weight=_double(norm.weight), bias=_double(norm.bias))
+    assert_same(quick.double(), exact)
+    assert quick.is_contiguous(memory_format=torch.channels_last)
+
+
+def _double(parameter):
+    return None if parameter is None else parameter.detach().double()
+
+
+def test_instance_norm_keeps_its_digits_on_large_maps():
+    """A naive sum over half a million positions would be off by a thousandth."""
+    x = 3 + 2 * maps(2, 720, 720)
+    with torch.no_grad():
+        got = InstanceNorm(2)(x)
+    assert (got.double() - F.instance_norm(x.double())).abs().max() < 1e-5
+
+
+def test_linear_and_gelu():
+    layer = nn.Linear(12, 20)
+    x = 3 * torch.randn(2, 5, 7, 12)
+    assert_same(*both_ways(lambda: linear_gelu(layer, x)))
+
+
+def test_linear_and_gelu_without_the_fused_operation(monkeypatch):
+    monkeypatch.setattr(fast_paths, "_fuses_gelu", lambda: False)
+    layer = nn.Linear(12, 20)
+    x = torch.randn(5, 12)
+    with torch.no_grad():
+        assert torch.equal(linear_gelu(layer, x), F.gelu(layer(x)))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (9, 14)])
+def test_convolution_to_one_channel(bias, size):
+    conv = nn.Conv2d(6, 1, 3, padding=1, bias=bias)
+    x = maps(6, *size, batch=2)
+    assert_same(*both_ways(lambda: single_channel_conv(conv, x)))
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_complex_rotation(heads):
+    x = torch.randn(2, 15, heads, 8)
+    table = rotary_table(3, 5, 8)
+    assert_same(rotate(x, complex_table(table, heads)), rotate(x, table), tolerance=1e-6)
+
+
+@pytest.mark.parametrize("variant", [{}, {"local_encoding": False}, {"context_gate": False}, {"symmetric_rope": True}])
+@pytest.mark.parametrize(("dim", "heads"), [(48, 4), (128, 4), (32, 1)])
+def test_block(dim, heads, variant, monkeypatch):
+    """Narrow and wide heads, in several chunks of which the last is not full."""
+    monkeypatch.setattr(pala, "CHUNK", 40 * dim)
+    block = PALABlock(dim, heads, **variant)
+    x = torch.randn(1, 9, 14, dim)
+    kept = x.clone()
+    table = rotary_table(9, 14, dim // heads)
+    with torch.no_grad():
+        quick = block(x, complex_table(table, heads))
+        with plain_paths():
+            plain = block(x, table)
+            assert_same(block(x, complex_table(table, heads)), plain)  # a plain block understands the other table
+    assert_same(quick, plain)
+    assert torch.equal(x, kept)
+
+
+def test_chunks_are_used(monkeypatch):
+    """The block of the test above does run in chunks."""
+    seen = []
+    monkeypatch.setattr(pala, "CHUNK", 40 * 48)
+    monkeypatch.setattr(pala, "rotate_rows", lambda x, table: seen.append(len(x)) or x)
+    with torch.no_grad():
+        PALABlock(48, 4)(torch.randn(1, 9, 14, 48), complex_table(rotary_table(9, 14, 12), 4))
+    assert seen == [40, 40, 40, 6] * 2
+
+
+@pytest.mark.parametrize("dim", [48, 128])
+def test_unit_with_finer_and_coarser_neighbours(dim):
+    unit = PALAUnit(dim, dim + 24 + 16, blocks=[PALABlock(dim, 4)])
+    hidden = torch.tanh(maps(dim, 8, 12))
+    inputs = [maps(dim, 8, 12), maps(24, 8, 12), maps(16, 4, 6)]
+    kept = hidden.clone()
+    table = rotary_table(8, 12, dim // 4)
+    with torch.no_grad():
+        quick = unit(hidden, inputs, complex_table(table, 4))
+        with plain_paths():
+            assert_same(quick, unit(hidden, inputs, table))
+    assert torch.equal(hidden, kept)
+
+
+def test_units_interpolate_coarser_inputs():
+    hidden, fine, coarse = maps(8, 8, 12), maps(8, 8, 12), maps(4, 4, 6)
+    enlarged = F.interpolate(coarse, scale_factor=2, mode="bilinear", align_corners=False)
+    table = rotary_table(8, 12, 4)
+    for unit in (PALAUnit(8, 12, blocks=[PALABlock(8, 2)]), ConvGRUUnit(8, 12)):
+        torch.testing.assert_close(unit(hidden, [fine, coarse], table), unit(hidden, [fine, enlarged], table))
+
+
+def test_motion_encoder():
+    encoder = MotionEncoder(36, 16)
+    disparity, correlation = 9 * torch.rand(2, 1, 9, 14), maps(36, batch=2)
+    assert_same(*both_ways(lambda: encoder(disparity, correlation)))
+
+
+def test_residual_head():
+    head = ResidualHead(16)
+    hidden = maps(16, batch=2)
+    assert_same(*both_ways(lambda: head(hidden)))
+
+
+def test_upsampler_with_guide():
+    upsampler = ConvexUpsampler(16, guide=8)
+    image, disparity, hidden = torch.rand(1, 3, 36, 56), 9 * torch.rand(1, 1, 9, 14), maps(16)
+    assert isinstance(upsampler.guide, ImageGuide)
+    assert_same(*both_ways(lambda: upsampler(disparity, hidden, upsampler.guide(image))))
+
+
+def test_backbone_and_projection():
+    backbone, project = CompactBackbone(), FeatureProjection(48, 64)
+    images = torch.rand(2, 3, 64, 96)
+    quick, plain = both_ways(lambda: backbone(images).pyramid)
+    for a, b in zip(quick, plain, strict=True):
+        assert_same(a, b, tolerance=1e-4)
+        assert a.is_contiguous(memory_format=torch.channels_last)
+    assert_same(*both_ways(lambda: project(plain[0])), tolerance=1e-4)
+
+
+def test_fast_only_for_predictions_in_float32_on_the_cpu():
+    x = torch.ones(2, 2)
+    assert not fast(x)  # a gradient may be wanted
+    with torch.no_grad():
+        assert fast(x)
+        assert not fast(x.double())
+        assert not fast(x.to("meta"))
+        with torch.autocast("cpu", torch.bfloat16):
+            assert not fast(x)
+        with plain_paths():
+            assert not fast(x)
+        assert fast(x)
+
+
+def test_exporters_see_the_plain_way():
+    class Asking(nn.Module):
+        def forward(self, x):
+            return x * 2 if fast(x) else x * 3
+
+    x = torch.ones(3)
+    with torch.no_grad():
+        assert torch.equal(Asking()(x), 2 * x)
+        assert torch.equal(torch.jit.trace(Asking(), x, check_trace=False)(x), 3 * x)
+        assert torch.equal(torch.export.export(Asking(), (x,)).module()(x), 3 * x)
