@@ -1,0 +1,78 @@
+"""The network as PyTorch runs it."""
+
+import hashlib
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from linstereo.backends.engine import BackendName, EngineResult, Image
+from linstereo.geometry.sparse_matches import SparseMatches
+from linstereo.model.cost_volume import VolumeKind
+from linstereo.model.linstereo import LinStereo
+from linstereo.model.presets import LinStereoConfig, checked_iterations
+
+
+class TorchEngine:
+    """An `Engine` around the network itself.
+
+    Args:
+        model: the network; moved to `device` and put in eval mode.
+        device: where it runs.
+    """
+
+    backend: BackendName = "torch"
+    volumes: tuple[VolumeKind, ...] = ("stored", "on_the_fly")
+
+    def __init__(self, model: LinStereo, *, device: torch.device) -> None:
+        self.model = model.to(device).eval()
+        self.device = device
+
+    @property
+    def config(self) -> LinStereoConfig:
+        """See `Engine.config`."""
+        return self.model.config
+
+    def iterations(self, wanted: int | None) -> int:
+        """See `Engine.iterations`."""
+        return checked_iterations(self.config.iterations if wanted is None else wanted)
+
+    def digest(self) -> str:
+        """See `Engine.digest`."""
+        return weights_digest(self.model)
+
+    @torch.inference_mode()
+    def run(
+        self,
+        left: Image,
+        right: Image,
+        *,
+        iterations: int,
+        volume: VolumeKind,
+        matches: SparseMatches | None,
+        on_iteration: Callable[[int], None] | None,
+    ) -> EngineResult:
+        """See `Engine.run`."""
+        tensors = [_to_tensor(image, self.device) for image in (left, right)]
+        evidence = self.model.prepare(*tensors, matches=None if matches is None else [matches], volume=volume)
+        states = self.model.iterate(evidence, iterations)
+        for t in range(1, iterations + 1):
+            state = next(states)
+            if on_iteration is not None:
+                on_iteration(t)
+        disparity = self.model.upsample(state, evidence)[0, 0].clamp(min=0).float().cpu().numpy()
+        return EngineResult(disparity, evidence.prior[0] if evidence.prior else None)
+
+
+def weights_digest(model: nn.Module) -> str:
+    """SHA-256 of all weights by name: the same for the same network, wherever it was loaded from."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _to_tensor(image: Image, device: torch.device) -> Tensor:
+    """uint8 [H, W, 3] -> float [1, 3, H, W] in [0, 1]."""
+    return torch.from_numpy(image).to(device).permute(2, 0, 1).unsqueeze(0).float() / 255
