@@ -108,9 +108,14 @@ class StereoPredictor:
     @property
     def model(self) -> LinStereo:
         """The network itself; an `InputError` if it is not PyTorch that runs it."""
+        return self.torch_engine.model
+
+    @property
+    def torch_engine(self) -> TorchEngine:
+        """PyTorch with the network; an `InputError` if something else runs it."""
         if not isinstance(self.engine, TorchEngine):
             raise InputError(f"{self.name} is run by {self.engine.backend}; give the checkpoint that it was made from")
-        return self.engine.model
+        return self.engine
 
     @property
     def config(self) -> LinStereoConfig:

@@ -39,9 +39,7 @@ class GraphEngine:
 
     volumes: tuple[VolumeKind, ...] = ("stored",)
 
-    def __init__(
-        self, source: OnnxFile | LinStereo, *, backend: Literal["onnx", "openvino"], threads: int
-    ) -> None:
+    def __init__(self, source: OnnxFile | LinStereo, *, backend: Literal["onnx", "openvino"], threads: int) -> None:
         self.backend: BackendName = backend
         self._source = source
         self._threads = threads
@@ -129,7 +127,14 @@ def onnx_runtime(content: bytes, threads: int) -> Compiled:
     except Exception as error:  # of types that ONNX Runtime keeps to itself
         raise InputError(f"ONNX Runtime cannot run the model ({_first_line(error)}); export it again") from error
     names = [output.name for output in session.get_outputs()]
-    return lambda inputs: dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+    def run(inputs: Arrays) -> Arrays:
+        try:
+            return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+        except Exception as error:
+            raise InputError(f"ONNX Runtime cannot run the model ({_first_line(error)}); export it again") from error
+
+    return run
 
 
 def openvino(content: bytes, threads: int) -> Compiled:
@@ -155,7 +160,7 @@ def openvino(content: bytes, threads: int) -> Compiled:
             results = ready[key].infer(dict(inputs))
         except RuntimeError as error:
             raise InputError(f"OpenVINO cannot run the model ({_first_line(error)}); use the backend onnx") from error
-        return {output.get_any_name(): np.array(value) for output, value in results.items()}
+        return {name: np.array(value) for output, value in results.items() for name in output.get_names()}
 
     return run
 

@@ -20,14 +20,17 @@ from linstereo.files import read_file, readable
 from linstereo.model.presets import LinStereoConfig
 
 SUFFIX = ".onnx"
-OPERATORS = frozenset(
-    "Abs Add And ArgMax ArgMin AveragePool Cast Concat Constant ConstantOfShape Conv ConvTranspose Cos CumSum "
-    "DepthToSpace DequantizeLinear Div Elu Equal Erf Exp Expand Floor GatherElements Gather Greater GreaterOrEqual "
-    "GridSample Identity If InstanceNormalization IsInf IsNaN LayerNormalization Less LessOrEqual Log MatMul Max "
-    "MaxPool Min Mod Mul Neg Not Or Pad QuantizeLinear Range Reciprocal ReduceMax ReduceMean ReduceMin ReduceSum Relu "
-    "Reshape Resize Scan ScatterElements Shape Sigmoid Sin Slice Softmax Split Sqrt Squeeze Sub Sum Tanh TopK Transpose "
-    "Unsqueeze Where".split()
-)
+# fmt: off
+OPERATORS = frozenset((
+    "Abs", "Add", "And", "ArgMax", "ArgMin", "AveragePool", "Cast", "Concat", "Constant", "ConstantOfShape", "Conv",
+    "ConvTranspose", "Cos", "CumSum", "DepthToSpace", "Div", "Elu", "Equal", "Erf", "Exp", "Expand", "Floor",
+    "Gather", "GatherElements", "Greater", "GreaterOrEqual", "GridSample", "Identity", "If", "InstanceNormalization",
+    "IsNaN", "LayerNormalization", "Less", "LessOrEqual", "Log", "MatMul", "Max", "MaxPool", "Min", "Mod", "Mul",
+    "Neg", "Not", "Or", "Pad", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu",
+    "Reshape", "Resize", "Scan", "ScatterElements", "Shape", "Sigmoid", "Sin", "Slice", "Softmax", "Split", "Sqrt",
+    "Squeeze", "Sub", "Sum", "Tanh", "TopK", "Transpose", "Unsqueeze", "Where",
+))
+# fmt: on
 """Operators that the export may write."""
 DEEPEST = 8  # graphs inside of graphs
 _REMEDY = "give a file written by linstereo export"
@@ -59,7 +62,9 @@ def read_onnx(path: str | os.PathLike[str]) -> OnnxFile:
     with readable(file):
         size = file.stat().st_size
     if size > LARGEST:
-        raise InputError(f"{file} is not an ONNX model: it holds {size:,} bytes, more than the format allows; {_REMEDY}")
+        raise InputError(
+            f"{file} is not an ONNX model: it holds {size:,} bytes, more than the format allows; {_REMEDY}"
+        )
     content = read_file(file)
     try:
         proto = onnx.load_model_from_string(content)
@@ -93,7 +98,9 @@ def _check_graph(onnx: Any, proto: Any, file: Path) -> None:
             raise InputError(f"{file} keeps weights in other files, which are never read; {_REMEDY}")
         for node in graph.node:
             if node.op_type not in OPERATORS or node.domain not in ("", "ai.onnx"):
-                raise InputError(f"{file} uses the operator {reprlib.repr(node.op_type)}, which is not known; {_REMEDY}")
+                raise InputError(
+                    f"{file} uses the operator {reprlib.repr(node.op_type)}, which is not known; {_REMEDY}"
+                )
     try:
         onnx.checker.check_model(proto)
     except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:

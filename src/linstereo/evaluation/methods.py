@@ -145,4 +145,3 @@ class ModelMethod:
             sample.left, sample.right, iters=self._iters, scale=self._scale, use_prior=use_prior
         )
         return prediction.disparity, prediction.prior
-

@@ -48,13 +48,13 @@ class StartValues(NamedTuple):
 
 def start_from_volumes(g: Graph, given: Sequence[Volume]) -> StartValues:
     """The start at 1/4, from the finest volume that is not too large for it."""
-    volume, factor = given[0], 1
-    return _from_scale(g, given, volume, factor)
+    return _from_scale(g, given, factor=1)
 
 
-def _from_scale(g: Graph, given: Sequence[Volume], volume: Volume, factor: int) -> StartValues:
-    """The start at 1/4 from `volume`, whose cells are `factor` cells of 1/4 wide, or from a coarser one."""
-    if volume is given[-1]:
+def _from_scale(g: Graph, given: Sequence[Volume], *, factor: int) -> StartValues:
+    """The start at 1/4 from the first volume, whose cells are `factor` cells of 1/4 wide, or from a coarser one."""
+    volume = given[0]
+    if len(given) == 1:
         return _branch_values(g, volume, factor)
     rows, columns = side(g, volume.cells, 0), side(g, volume.cells, 1)
     count = g.op("Add", g.op("Div", columns, g.integers(2)), g.integers(1))
@@ -62,7 +62,7 @@ def _from_scale(g: Graph, given: Sequence[Volume], volume: Volume, factor: int) 
     fits = g.op("Squeeze", g.op("LessOrEqual", cells, g.integers(MOST_CELLS)))
     here, coarser = Graph(g), Graph(g)
     values = _branch_values(here, volume, factor)
-    rest = _from_scale(coarser, given, given[given.index(volume) + 1], 2 * factor)
+    rest = _from_scale(coarser, given[1:], factor=2 * factor)
     names = g.fresh("start", 2)
     return StartValues(
         *g.ops(

@@ -119,7 +119,9 @@ def dense(g: Graph, x: Value, module: nn.Linear, gain: nn.Parameter | None = Non
 
 def transformer_block(g: Graph, block: Block, x: Value, turn: Rotation | None) -> Value:
     """Attention and MLP, each behind a LayerNorm; the learned weights of the residuals are part of their layers."""
-    x = g.op("Add", x, self_attention(g, block.attn, layer_norm(g, x, block.norm1, BLOCK_NORM_EPS), turn, block.ls1.gamma))
+    x = g.op(
+        "Add", x, self_attention(g, block.attn, layer_norm(g, x, block.norm1, BLOCK_NORM_EPS), turn, block.ls1.gamma)
+    )
     wide = gelu(g, dense(g, layer_norm(g, x, block.norm2, BLOCK_NORM_EPS), block.mlp.fc1))
     return g.op("Add", x, dense(g, wide, block.mlp.fc2, block.ls2.gamma))
 

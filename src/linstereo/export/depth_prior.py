@@ -78,11 +78,11 @@ def _usable_matches(g: Graph, inverse: Value, full: Value) -> tuple[Value, Value
     points = g.op("Add", g.op("Mul", cut(g, rows, 1, 0, 2), g.constant(2.0)), g.constant(1.0))
     size = g.op("Gather", full, g.integers(1, 0), axis=0)  # width, height
     grid = g.op("Unsqueeze", g.op("Sub", g.op("Div", points, size), g.constant(1.0)), g.integers(0, 1))
-    sampled = reshape(
-        g, g.op("GridSample", inverse, grid, mode="bilinear", padding_mode="border", align_corners=0), -1
-    )
+    sampled = reshape(g, g.op("GridSample", inverse, grid, mode="bilinear", padding_mode="border", align_corners=0), -1)
     positive = g.op("Greater", disparity, g.constant(0.0))
-    finite = g.op("And", g.op("Less", disparity, g.constant(_FAR)), g.op("Less", g.op("Abs", sampled), g.constant(_FAR)))
+    finite = g.op(
+        "And", g.op("Less", disparity, g.constant(_FAR)), g.op("Less", g.op("Abs", sampled), g.constant(_FAR))
+    )
     usable = g.op("And", positive, finite)
     length = g.op("Shape", disparity)
     rank = g.op("CumSum", g.op("Cast", usable, to=7), g.constant(0, np.int64))
@@ -146,10 +146,8 @@ def _fit(
     return alpha, beta, [total, g.op("Where", told, count, zero), alpha, beta, code]
 
 
-def _best_line(
-    g: Graph, q: Value, d: Value, tolerance: Value, live: Value, total: Value
-) -> tuple[Value, Value, Value]:
-    """The two-point line of least truncated squared residual, alpha and beta [1], and whether there is one, bool [1]."""
+def _best_line(g: Graph, q: Value, d: Value, tolerance: Value, live: Value, total: Value) -> tuple[Value, Value, Value]:
+    """The line of least truncated squared residual: alpha and beta [1], and whether there is one, bool [1]."""
     draws = line_draws(HYPOTHESES)
     several = g.op("Max", total, g.constant(2.0))
     first = g.op("Floor", g.op("Mul", g.constant(draws[0]), several))

@@ -66,7 +66,9 @@ class Graph:
         """An int64 vector that is part of the file."""
         return self.constant(values, np.int64)
 
-    def body(self, inputs: Sequence[tuple[str, Sequence[int | str | None]]], outputs: Sequence[Value], name: str) -> Any:
+    def body(
+        self, inputs: Sequence[tuple[str, Sequence[int | str | None]]], outputs: Sequence[Value], name: str
+    ) -> Any:
         """This graph as a GraphProto of float32 inputs and outputs, to be the body of a loop or a branch.
 
         Args:
@@ -111,9 +113,7 @@ def transpose(g: Graph, x: Value, *order: int) -> Value:
     return g.op("Transpose", x, perm=list(order))
 
 
-def cut(
-    g: Graph, x: Value, axis: int, start: "int | Value" = 0, end: "int | Value" = END, step: int = 1
-) -> Value:
+def cut(g: Graph, x: Value, axis: int, start: "int | Value" = 0, end: "int | Value" = END, step: int = 1) -> Value:
     """A slice along one axis; ends may be tensors, int64 [1]."""
     ends = [g.integers(e) if isinstance(e, int) else e for e in (start, end)]
     return g.op("Slice", x, *ends, g.integers(axis), g.integers(step))

@@ -1,8 +1,8 @@
 """The whole network as one ONNX graph, top to bottom as `linstereo.model.linstereo` has it.
 
 Inputs are the images as cameras give them, uint8 [H, W, 3] RGB of any size from 32 px a side; the output is the
-disparity, float32 [H, W] in px. The refinement iterations are written out one after the other. A network that starts from
-monocular depth also takes sparse matches, see `linstereo.export.depth_prior`.
+disparity, float32 [H, W] in px. The refinement iterations are written out one after the other. A network that starts
+from monocular depth also takes sparse matches, see `linstereo.export.depth_prior`.
 """
 
 from typing import NamedTuple

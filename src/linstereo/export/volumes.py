@@ -24,7 +24,6 @@ class Volume:
         cells: [h, w, gap + w + gap + w / 2 + gap + ... + gap].
         levels: of the pyramid.
         radius: samples on either side of the current match in each level.
-        width: of level 0 with its padding, float32 [1].
         columns: of the left map, plus a half: float32 [w, 1].
         limits: largest column in each level from which something is seen, float32 [levels].
         offsets: cell of column 0 of each level, float32 [levels].
