@@ -3,7 +3,8 @@
     linstereo export --out linstereo.onnx                       # once, on any machine
     python examples/run_onnx.py linstereo.onnx left.png right.png disparity.png
 
-The pair must be rectified. The result is a 16-bit PNG of the disparity times 256, in pixels of the left image.
+The pair must be rectified. The result is a 16-bit PNG of the disparity times 256, in pixels of the left image, up
+to 255.99 px.
 """
 
 import json
@@ -36,7 +37,7 @@ def main(model: str, left_name: str, right_name: str, out: str) -> None:
     disparity = session.run(["disparity"], inputs)[0]
     if scale > 1:
         disparity = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * (width / left.shape[1])
-    cv2.imwrite(out, np.round(disparity * 256).astype(np.uint16))
+    cv2.imwrite(out, np.clip(np.round(disparity * 256), 0, 65535).astype(np.uint16))
     print(f"{out}: {disparity.min():.2f} to {disparity.max():.2f} px, T = {facts['iterations']}")
 
 

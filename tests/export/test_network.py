@@ -9,11 +9,15 @@ import torch
 from linstereo.backends.graph_engine import GraphEngine
 from linstereo.backends.torch_engine import TorchEngine
 from linstereo.export import correlation_start as exported_start
+from linstereo.export.da3 import PatchGrid, position_embedding
+from linstereo.export.graph import Graph
 from linstereo.geometry.sparse_matches import match_sparse
 from linstereo.model import correlation_start
 from linstereo.model.backbone import DepthAnything3
 from linstereo.model.backbone.da3 import DA3Config
+from linstereo.model.backbone.positions import resize_position_embedding
 from linstereo.model.presets import LinStereoConfig, build
+from tests.export.running import evaluate
 
 TINY = LinStereoConfig(
     backbone="compact", start="correlation", feature_width=8, hidden=16, heads=2, levels=3, radius=2, guide=4
@@ -31,6 +35,7 @@ VARIANTS = {
     },
     "symmetric RoPE, two scales": {"symmetric_rope": True, "scales": 2},
 }
+TINY_DA3 = DA3Config(name="tiny", dim=32, heads=2, stage_channels=(8, 16, 24, 32), fusion_channels=8)
 SIZES = [(64, 96), (45, 131)]
 
 
@@ -85,9 +90,8 @@ def test_large_images_start_from_a_coarser_volume(most_cells, monkeypatch):
 
 def test_depth_anything_with_its_depth_prior_agrees():
     torch.manual_seed(0)
-    tiny = DA3Config(name="tiny", dim=32, heads=2, stage_channels=(8, 16, 24, 32), fusion_channels=8)
     config = dataclasses.replace(TINY, backbone="vits", start="depth_prior", guide=0)
-    model = build(config, backbone=DepthAnything3(tiny))
+    model = build(config, backbone=DepthAnything3(TINY_DA3))
     for height, width in [(96, 160), (75, 128)]:
         expected, found = both(model, height, width)
         assert found.prior is not None
@@ -98,12 +102,12 @@ def test_depth_anything_with_its_depth_prior_agrees():
         np.testing.assert_allclose(found.disparity, expected.disparity, atol=2e-3)
 
 
-def test_the_learned_positions_are_not_resampled_on_their_own_grid():
+@pytest.mark.parametrize(("rows", "columns"), [(37, 37), (37, 20), (5, 50)])
+def test_learned_positions_are_resampled_as_the_official_code_does(rows, columns):
     torch.manual_seed(0)
-    tiny = DA3Config(name="tiny", dim=32, heads=2, stage_channels=(8, 16, 24, 32), fusion_channels=8)
-    config = dataclasses.replace(TINY, backbone="vits", start="zero", guide=0, scales=1, levels=1)
-    model = build(config, backbone=DepthAnything3(tiny))
-    with torch.no_grad():
-        model.backbone.vit.pos_embed.mul_(50)
-    expected, found = both(model, 37 * 16, 37 * 16, iterations=1)
-    np.testing.assert_allclose(found.disparity, expected.disparity, atol=2e-3)
+    vit = DepthAnything3(TINY_DA3).vit
+    g = Graph()
+    patches = PatchGrid(g.integers(rows), g.integers(columns), g.constant([columns / rows]))
+    found = evaluate(g, {}, [position_embedding(g, vit, patches)])[0]
+    expected = resize_position_embedding(vit.pos_embed, rows, columns).detach().numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-6 if rows != columns else 0)

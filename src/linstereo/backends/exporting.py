@@ -109,6 +109,7 @@ def bundled_pair() -> tuple[Image, Image]:
 
 def _decoded(content: bytes) -> Image:
     picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+    assert picture is not None
     return np.ascontiguousarray(picture[..., ::-1], np.uint8)
 
 

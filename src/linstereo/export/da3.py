@@ -86,7 +86,7 @@ def vit_stages(g: Graph, vit: VisionTransformer, images: Value, patches: PatchGr
     embedding = conv(g, images, vit.patch_embed.proj)  # [B, C, h, w]
     embedding = transpose(g, reshape(g, embedding, 0, 0, -1), 0, 2, 1)
     tokens = g.op("Concat", for_each_image(g.constant(array(vit.cls_token))), embedding, axis=1)
-    tokens = g.op("Add", tokens, _position_embedding(g, vit, patches))
+    tokens = g.op("Add", tokens, position_embedding(g, vit, patches))
     for block in vit.blocks[:PLAIN_BLOCKS]:
         tokens = transformer_block(g, block, tokens, None)  # type: ignore[arg-type]
     camera = for_each_image(g.constant(array(vit.camera_token)[:, :1]))
@@ -175,7 +175,7 @@ def _rotations(g: Graph, head_dim: int, patches: PatchGrid) -> tuple[Rotation, R
     return rotation(position), rotation(same)
 
 
-def _position_embedding(g: Graph, vit: VisionTransformer, patches: PatchGrid) -> Value:
+def position_embedding(g: Graph, vit: VisionTransformer, patches: PatchGrid) -> Value:
     """The learned embedding, interpolated to this size, [1, 1 + h * w, C]."""
     table = array(vit.pos_embed)
     channels = table.shape[2]

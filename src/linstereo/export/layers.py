@@ -29,7 +29,7 @@ def convolution(
 def conv(g: Graph, x: Value, module: nn.Conv2d) -> Value:
     """`module` as it is."""
     bias = None if module.bias is None else array(module.bias)
-    stride, pad = int(module.stride[0]), int(module.padding[0])  # type: ignore[arg-type]
+    stride, pad = int(module.stride[0]), int(module.padding[0])
     return convolution(g, x, array(module.weight), bias, stride=stride, groups=module.groups, pad=pad)
 
 

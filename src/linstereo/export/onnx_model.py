@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from linstereo.errors import InputError
@@ -60,5 +61,5 @@ def onnx_model(model: LinStereo, *, iterations: int, name: str, trained: bool, l
     return content
 
 
-def _tensor(onnx: Any, name: str, kind: int, shape: list[int | str] | list[str] | list[int]) -> Any:
+def _tensor(onnx: Any, name: str, kind: int, shape: Sequence[object]) -> Any:
     return onnx.helper.make_tensor_value_info(name, kind, shape)
