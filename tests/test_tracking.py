@@ -7,9 +7,10 @@ import linstereo
 from linstereo.data.sequences.frames import StereoFrame
 from linstereo.errors import InputError
 from linstereo.evaluation.metrics import temporal_error
+from linstereo.geometry.known_disparity import KnownDisparity
 from linstereo.predictor import Prediction
 from linstereo.synthesis.sequences import StereoSequence
-from linstereo.tracking import STEADY_PIXELS, KnownDisparity, Tracker, steadied
+from linstereo.tracking import STEADY_PIXELS, Tracker, steadied
 from tests.geometry.test_motion import texture
 
 FRAMES = 8

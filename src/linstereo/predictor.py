@@ -9,9 +9,11 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
+from linstereo.backends.engine import BACKENDS, BackendName, Engine
+from linstereo.backends.graph_engine import GraphEngine
+from linstereo.backends.onnx_file import SUFFIX, read_onnx
+from linstereo.backends.torch_engine import TorchEngine
 from linstereo.checkpoints.checkpoint import BUNDLED, bundled_weights, is_bundled, is_random_preset
 from linstereo.checkpoints.da3_weights import load_da3_weights
 from linstereo.cpu_memory import keep_freed_memory
@@ -20,6 +22,7 @@ from linstereo.data.formats.images import colour_values, image_size, read_pixels
 from linstereo.data.sequences.frames import StereoFrame
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
+from linstereo.geometry.known_disparity import KnownDisparity
 from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.rectification import Rectification
 from linstereo.geometry.sparse_matches import SparseMatches, match_sparse
@@ -29,11 +32,10 @@ from linstereo.model.backbone import DepthAnything3
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.precision import PRECISIONS
-from linstereo.model.presets import build, checked_iterations, preset
-from linstereo.model.warm_start import WarmStart, warmed
+from linstereo.model.presets import LinStereoConfig, build, preset
 from linstereo.prediction import Prediction
 from linstereo.run_plan import MIN_SIDE, RunPlan, plan_run
-from linstereo.tracking import KnownDisparity, TrackedFrame, Tracker
+from linstereo.tracking import TrackedFrame, Tracker
 
 Image = npt.NDArray[np.uint8]
 ImageLike = npt.ArrayLike | str | os.PathLike[str]
@@ -45,8 +47,8 @@ class StereoPredictor:
     """A model made ready for pictures of any kind and size.
 
     Args:
-        model: the network; moved to `device` and put in eval mode.
-        device: where it runs; by default CUDA if there is one, else the CPU.
+        model: the network, moved to `device` and put in eval mode; or an engine that runs it.
+        device: where it runs; by default CUDA if there is one, else the CPU. Engines other than PyTorch run on the CPU.
         trained: False for a network with random weights, whose output means nothing.
         name: what to call the model in messages.
         precision: of convolutions and matrix products, "float32", "bfloat16" or "float16"; disparities, positions and
@@ -55,7 +57,7 @@ class StereoPredictor:
 
     def __init__(
         self,
-        model: LinStereo,
+        model: LinStereo | Engine,
         *,
         device: str | torch.device | None = None,
         trained: bool = True,
@@ -64,13 +66,35 @@ class StereoPredictor:
     ) -> None:
         if precision not in PRECISIONS:
             raise InputError(f"the precision is {precision!r}; use {' or '.join(PRECISIONS)}")
-        self.device = pick_device(device)
+        network = isinstance(model, LinStereo)
+        self.device = pick_device(device if network or device is not None else "cpu")
         if self.device.type == "cpu":
             keep_freed_memory()
-        self.model = model.to(self.device).eval()
+        self.engine: Engine = TorchEngine(model, device=self.device) if isinstance(model, LinStereo) else model
+        if not network and (self.device.type != "cpu" or precision != "float32"):
+            raise InputError(
+                f"the backend {self.engine.backend} runs on the CPU in float32; leave out the device and the precision"
+            )
         self.trained = trained
         self.name = name
         self.precision = precision
+
+    @property
+    def model(self) -> LinStereo:
+        """The network itself; an `InputError` if it is not PyTorch that runs it."""
+        return self.torch_engine.model
+
+    @property
+    def torch_engine(self) -> TorchEngine:
+        """PyTorch with the network; an `InputError` if something else runs it."""
+        if not isinstance(self.engine, TorchEngine):
+            raise InputError(f"{self.name} is run by {self.engine.backend}; give the checkpoint that it was made from")
+        return self.engine
+
+    @property
+    def config(self) -> LinStereoConfig:
+        """Settings of the network, whatever runs it."""
+        return self.engine.config
 
     @torch.inference_mode()
     def predict(
@@ -195,12 +219,12 @@ class StereoPredictor:
 
     def iterations(self, iters: int | None) -> int:
         """Refinement iterations that `predict` runs when it is asked for `iters`; an `InputError` if it cannot."""
-        return checked_iterations(self.model.config.iterations if iters is None else iters)
+        return self.engine.iterations(iters)
 
     @property
     def gives_confidence(self) -> bool:
         """Whether the model has learned how far its disparities can be trusted, see `Prediction.confidence`."""
-        return self.model.confidence_head is not None
+        return self.engine.gives_confidence
 
     def plan(self, height: int, width: int, *, scale: float | None = None, volume: VolumeKind | None = None) -> RunPlan:
         """How a pair of height x width px will be predicted; an `InputError` if that cannot fit into memory.
@@ -209,7 +233,10 @@ class StereoPredictor:
         are those of `predict`.
         """
         available = available_memory() if self.device.type == "cpu" else None
-        return plan_run(self.model.config, height, width, scale=scale, volume=volume, available=available)
+        if volume not in (None, *self.engine.volumes):
+            raise InputError(f"the backend {self.engine.backend} has no volume {volume!r}; use the backend torch")
+        volume = self.engine.volumes[0] if len(self.engine.volumes) == 1 else volume
+        return plan_run(self.config, height, width, scale=scale, volume=volume, available=available)
 
     def _run(
         self,
@@ -227,37 +254,34 @@ class StereoPredictor:
         run_height, run_width = plan.height, plan.width
         small = [_resized(image, run_height, run_width) for image in (left, right)]
         matches = None
-        if self.model.start.needs_depth:
-            matches = [match_sparse(*small) if use_prior else SparseMatches.none((run_height, run_width))]
-        tensors = [_to_tensor(image, self.device) for image in small]
-        evidence = self.model.prepare(tensors[0], tensors[1], matches=matches, volume=plan.volume)
-        if start is not None:
-            evidence = warmed(evidence, _warm_start(start, plan, self.device))
+        start_here = None if start is None else start.resized(run_height, run_width)
+        shown = None
         if on_disparity is not None:
-            first = F.interpolate(4 * evidence.disparity, scale_factor=4, mode="bilinear")
-            on_disparity(0, _at_size(first[..., :run_height, :run_width], height, width))
-        states = self.model.iterate(evidence, iterations)
-        before = current = evidence.disparity
-        for t in range(1, iterations + 1):
-            state = next(states)
-            before, current = current, state.disparity
-            if on_iteration is not None:
-                on_iteration(t)
-            if on_disparity is not None and t < iterations:
-                on_disparity(t, _at_size(self.model.upsample(state, evidence), height, width))
-        full = self.model.upsample(state, evidence)
-        disparity = _at_size(full, height, width)
-        if on_disparity is not None:
-            on_disparity(iterations, disparity)
-        sure = self.model.confidence(state, evidence, before=before, full=full, tolerance=run_width / width)
-        confidence = None
-        if sure is not None:
-            confidence = sure[0, 0].cpu().numpy()
-            if confidence.shape != (height, width):
-                confidence = cv2.resize(confidence, (width, height))
-        prior = evidence.prior[0] if evidence.prior else None
+
+            def shown(t: int, disparity: npt.NDArray[np.float32]) -> None:
+                on_disparity(t, _disparity_at_size(disparity, height, width))
+
+        if self.config.start == "depth_prior":
+            matches = match_sparse(*small) if use_prior else SparseMatches.none((run_height, run_width))
+        result = self.engine.run(
+            *small,
+            iterations=iterations,
+            volume=plan.volume,
+            matches=matches,
+            start=start_here,
+            tolerance=run_width / width,
+            on_iteration=on_iteration,
+            on_disparity=shown,
+        )
+        confidence = result.confidence
+        if confidence is not None and confidence.shape != (height, width):
+            confidence = np.asarray(cv2.resize(confidence, (width, height)), np.float32)
         return Prediction(
-            disparity=disparity, left=left, iterations=iterations, prior=prior, confidence=confidence
+            disparity=_disparity_at_size(result.disparity, height, width),
+            left=left,
+            iterations=iterations,
+            prior=result.prior,
+            confidence=confidence,
         )
 
 
@@ -267,17 +291,29 @@ def load(
     device: str | torch.device | None = None,
     backbone_weights: str | os.PathLike[str] | None = None,
     precision: str = "float32",
+    backend: BackendName | None = None,
 ) -> StereoPredictor:
     """Get a model ready to predict.
 
     Args:
         name_or_path: a checkpoint file or folder, a hub repository, or a preset's name. None and `compact` stand for
             the trained model that is part of the package; all other presets have random weights, for measuring and
-            testing, and `trained` of the result is then False.
+            testing, and `trained` of the result is then False. Also a file of `linstereo export` (.onnx).
         device: where to run, see `StereoPredictor`.
         backbone_weights: official DA3 weights for the frozen backbone, a path or hub name; from the hub by default.
         precision: of the arithmetic, see `StereoPredictor`.
+        backend: what runs the network: "torch", "onnx" (ONNX Runtime) or "openvino"; by default PyTorch, and ONNX
+            Runtime for a .onnx file. Other models than files are converted when they are first run.
     """
+    if backend not in (None, *BACKENDS):
+        raise InputError(f"the backend is {backend!r}; use {' or '.join(BACKENDS)}")
+    if name_or_path is not None and str(name_or_path).lower().endswith(SUFFIX):
+        if backend == "torch" or backbone_weights is not None:
+            what = "backend torch" if backend == "torch" else "backbone weights"
+            raise InputError(f"{name_or_path} is an exported model; leave out the {what}, or give its checkpoint")
+        file = read_onnx(name_or_path)
+        engine = GraphEngine(file, backend=backend or "onnx", threads=torch.get_num_threads())
+        return StereoPredictor(engine, device=device, trained=file.trained, name=str(name_or_path), precision=precision)
     name = BUNDLED if name_or_path is None else str(name_or_path)
     bundled = name_or_path is None or is_bundled(name_or_path)
     random = not bundled and is_random_preset(name)
@@ -292,8 +328,11 @@ def load(
             raise InputError(f"the model {name!r} has a backbone of its own; leave out the backbone weights")
         if random:
             load_da3_weights(model.backbone, backbone_weights)
+    runs: LinStereo | Engine = model
+    if backend in ("onnx", "openvino"):
+        runs = GraphEngine(model.eval(), backend=backend, threads=torch.get_num_threads())
     return StereoPredictor(
-        model,
+        runs,
         device=device,
         trained=not random,
         name=f"{name} (bundled)" if bundled else name,
@@ -384,28 +423,12 @@ def _resized(image: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArr
     return np.asarray(cv2.resize(image, (width, height), interpolation=method), np.uint8)
 
 
-def _to_tensor(image: npt.NDArray[np.uint8], device: torch.device) -> Tensor:
-    """uint8 [H, W, 3] -> float [1, 3, H, W] in [0, 1]."""
-    return torch.from_numpy(image).to(device).permute(2, 0, 1).unsqueeze(0).float() / 255
-
-
-def _warm_start(start: KnownDisparity, plan: RunPlan, device: torch.device) -> WarmStart:
-    """A known disparity at the size that the network sees."""
-    factor = plan.width / start.disparity.shape[1]
-    maps = (start.disparity * np.float32(factor), start.known.astype(np.float32))
-    disparity, known = (
-        torch.from_numpy(cv2.resize(values, (plan.width, plan.height))).to(device)[None, None] for values in maps
-    )
-    return WarmStart(disparity, known > 0.5)
-
-
-def _at_size(disparity: Tensor, height: int, width: int) -> npt.NDArray[np.float32]:
-    """A disparity [1, 1, h, w] in px of an image of that size as one of another size, float32 [H, W], px, >= 0."""
-    values = disparity[0, 0].clamp(min=0).float().cpu().numpy()
-    if values.shape != (height, width):
-        factor = width / values.shape[1]
-        values = cv2.resize(values, (width, height), interpolation=cv2.INTER_LINEAR) * factor
-    return np.ascontiguousarray(values, dtype=np.float32)
+def _disparity_at_size(disparity: npt.NDArray[np.float32], height: int, width: int) -> npt.NDArray[np.float32]:
+    """A disparity [h, w] in px of an image of that size as one of another size, float32 [H, W], px."""
+    if disparity.shape != (height, width):
+        factor = width / disparity.shape[1]
+        disparity = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * factor
+    return np.ascontiguousarray(disparity, dtype=np.float32)
 
 
 def pick_device(device: str | torch.device | None) -> torch.device:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from linstereo.geometry.known_disparity import KnownDisparity
 from linstereo.geometry.motion import Motion, motion_since
 
 if TYPE_CHECKING:
@@ -25,16 +26,6 @@ _TREND_SAMPLES = 10_000
 _FEWEST_SAMPLES = 100
 _TREND_ROUNDS = 3
 _OUTLIER = 2.5  # times the median deviation
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class KnownDisparity:
-    """A disparity to start from, of the pixels of the left image."""
-
-    disparity: npt.NDArray[np.float32]
-    """[H, W] px of the left image."""
-    known: npt.NDArray[np.bool_]
-    """[H, W] where it is known."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -79,7 +79,8 @@ BASELINES: dict[tuple[str, ...], str] = {
     ("evaluate",): "--benchmark=middlebury-q={world}/middlebury --limit=1 --no-pictures "
     "--model={world}/tiny.safetensors --iters=1 --device=cpu --out=out",
     ("benchmark",): "--model={world}/tiny.safetensors --size=64x96 --rounds=6 --warm-up=1 --only=methods --device=cpu "
-    "--out=out",
+    "--backend=torch --out=out",
+    ("export",): "--model={world}/tiny.safetensors --iters=1 --out=tiny.onnx",
     ("submit",): "--benchmark=middlebury-q:trainingQ={world}/middlebury --name=Tiny --method=sgbm --seconds=1 "
     "--out=out",
     ("info",): "--preset=compact --size=64x96",

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from linstereo import StereoPredictor
+from linstereo.geometry.known_disparity import KnownDisparity
 from linstereo.model.cost_volume import StoredVolume
 from linstereo.model.linstereo import Evidence
 from linstereo.model.presets import build
 from linstereo.model.warm_start import WarmStart, warmed
-from linstereo.tracking import KnownDisparity
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
 TRUE = 3  # cells

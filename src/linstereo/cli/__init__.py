@@ -22,6 +22,7 @@ COMMANDS = {
     "ablate": "train the variants of the paper's ablation tables, and put their figures beside the paper's",
     "evaluate": "measure a model, SGBM or another tool's predictions on benchmarks",
     "benchmark": "measure time, frames per second, GFLOPs and memory of a model on this machine",
+    "export": "write a model as an ONNX file, for ONNX Runtime, OpenVINO and others",
     "submit": "pack predictions for the test servers of KITTI, Middlebury and ETH3D",
     "info": "print the parts of a checkpoint or a preset, their parameters and GFLOPs",
 }

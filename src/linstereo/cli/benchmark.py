@@ -16,8 +16,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Measure how fast a model is on this machine, and what it takes: parameters, GFLOPs, time, frames per second "
         "and peak memory by part; one iteration of PALA against convolutional GRUs; growth with the image, with stored "
-        "and on-the-fly volumes; whole predictions against OpenCV's SGBM. Prints Markdown with the paper's rows "
-        "beside, and writes it with JSON and a plot into --out."
+        "and on-the-fly volumes; whole predictions, through every backend that is installed or the one of --backend, "
+        "against OpenCV's SGBM. Prints Markdown with the paper's rows beside, and writes it with JSON and a plot into "
+        "--out."
     )
     add_model_options(parser)
     parser.add_argument(
@@ -75,6 +76,7 @@ def run(options: argparse.Namespace) -> None:
         warm_up=options.warm_up,
         sections=options.only,
         scaling_sizes=options.scaling_sizes or SCALING_SIZES,
+        backend=options.backend,
     )
     folder = contextlib.nullcontext() if options.out is None else output_folder(options.out)
     with chosen_threads(options.threads), folder as path:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from linstereo.evaluation.methods import Method
 
 _FOLDER = "folder:"
-_MODEL_OPTIONS = ("model", "backbone", "iters", "scale", "device", "precision")
+_MODEL_OPTIONS = ("model", "backbone", "iters", "scale", "device", "precision", "backend")
 
 
 def add_method_options(parser: argparse.ArgumentParser) -> None:

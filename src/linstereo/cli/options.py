@@ -108,8 +108,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--model",
         metavar="NAME",
-        help="checkpoint file or folder, hub repository, or preset; by default compact, the bundled model (all other "
-        "presets have random weights)",
+        help="checkpoint file or folder, hub repository, file of linstereo export (.onnx), or preset; by default "
+        "compact, the bundled model (all other presets have random weights)",
     )
     group.add_argument("--backbone", metavar="PATH", help="official DA3 model.safetensors, or its hub name")
     group.add_argument("--iters", type=int, metavar="T", help="refinement iterations (default: the model's)")
@@ -125,6 +125,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         choices=("float32", "bfloat16", "float16"),
         help="of the arithmetic (default: float32); half precision is faster on GPUs, and on CPUs that support it",
     )
+    group.add_argument(
+        "--backend",
+        choices=("torch", "onnx", "openvino"),
+        help="what runs the network: PyTorch, ONNX Runtime or OpenVINO (default: torch, and onnx for a .onnx file)",
+    )
 
 
 def load_model(options: argparse.Namespace) -> "StereoPredictor":
@@ -138,6 +143,7 @@ def load_model(options: argparse.Namespace) -> "StereoPredictor":
         device=options.device,
         backbone_weights=options.backbone,
         precision=options.precision or "float32",
+        backend=options.backend,
     )
     if not predictor.trained:
         print(

@@ -1,11 +1,17 @@
 """Whole predictions, pictures in and disparity out: the model through every backend, and OpenCV's SGBM."""
 
+import functools
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Literal
 
 import cv2
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from linstereo.backends.engine import BackendName
+from linstereo.backends.graph_engine import GraphEngine
 from linstereo.evaluation.baselines import SGBM_SETTINGS
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.predictor import StereoPredictor
@@ -22,8 +28,36 @@ def torch_backend(
     return lambda left, right: predictor.predict(left, right, iters=iterations, scale=scale, volume=volume)
 
 
-BACKENDS: Mapping[str, Callable[..., Matcher]] = {"torch": torch_backend}
+def graph_backend(
+    predictor: StereoPredictor,
+    *,
+    iterations: int,
+    scale: float | None,
+    volume: VolumeKind | None,
+    backend: Literal["onnx", "openvino"],
+) -> Matcher:
+    """The network as ONNX Runtime or OpenVINO runs it, on the CPU; it is converted here, unless it is a file of theirs.
+
+    These engines hold all correlations, whatever `volume` says.
+    """
+    if predictor.engine.backend == "torch":
+        engine = GraphEngine(predictor.model, backend=backend, threads=torch.get_num_threads())
+        predictor = StereoPredictor(engine, trained=predictor.trained, name=predictor.name)
+    return torch_backend(predictor, iterations=iterations, scale=scale, volume=None)
+
+
+BACKENDS: Mapping[BackendName, Callable[..., Matcher]] = {
+    "torch": torch_backend,
+    "onnx": functools.partial(graph_backend, backend="onnx"),
+    "openvino": functools.partial(graph_backend, backend="openvino"),
+}
 """What can run a model, by name; each is called like `torch_backend`."""
+
+
+def installed_backends() -> list[BackendName]:
+    """Those of `BACKENDS` whose packages are installed here."""
+    packages = {"torch": ["torch"], "onnx": ["onnx", "onnxruntime"], "openvino": ["onnx", "openvino"]}
+    return [name for name in BACKENDS if all(find_spec(package) for package in packages[name])]
 
 
 def sgbm(width: int) -> tuple[str, Matcher]:

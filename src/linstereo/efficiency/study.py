@@ -11,11 +11,13 @@ from typing import Any
 import cv2
 import torch
 
+from linstereo.backends.engine import BackendName
+from linstereo.backends.onnx_file import SUFFIX
 from linstereo.checkpoints.summary import summarise
 from linstereo.efficiency.decoder import Decoder, autocast
 from linstereo.efficiency.machine import LoadMeter, describe_machine
 from linstereo.efficiency.memory import DecoderJob, PartsJob, Peaks, peak_memory
-from linstereo.efficiency.methods import BACKENDS, sgbm
+from linstereo.efficiency.methods import BACKENDS, installed_backends, sgbm
 from linstereo.efficiency.operators import PUBLISHED, build_operators
 from linstereo.efficiency.pairs import textured_pair
 from linstereo.efficiency.parts import counted, part_names, run_parts
@@ -27,7 +29,7 @@ from linstereo.memory_limits import available_memory, memory_errors_told
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.memory import peak_bytes
 from linstereo.model.strides import padded
-from linstereo.predictor import load
+from linstereo.predictor import StereoPredictor, load
 
 SECTIONS = ("parts", "operators", "scaling", "methods")
 SCALING_SIZES = ((240, 320), (480, 640), (960, 1280))
@@ -40,7 +42,7 @@ Result = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class StudySettings:
-    """What to measure; all but the last five are as for a prediction.
+    """What to measure; all but the last six are as for a prediction.
 
     Attributes:
         model: a checkpoint, hub repository or preset; None for the bundled model.
@@ -55,6 +57,8 @@ class StudySettings:
         warm_up: measurements before that which are not kept.
         sections: which of `SECTIONS`.
         scaling_sizes: height and width of the images of the section `scaling`, px.
+        backend: what runs the network in the section `methods`; None for all that are installed. The other sections
+            measure PyTorch.
     """
 
     model: str | None = None
@@ -69,6 +73,7 @@ class StudySettings:
     warm_up: int = 2
     sections: Sequence[str] = SECTIONS
     scaling_sizes: Sequence[tuple[int, int]] = SCALING_SIZES
+    backend: BackendName | None = None
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -84,16 +89,19 @@ class Study:
     def __init__(self, settings: StudySettings) -> None:
         self.settings = settings
         height, width = settings.size
+        exported = settings.model is not None and settings.model.lower().endswith(SUFFIX)
         self.predictor = load(
             settings.model,
             device=settings.device,
             backbone_weights=settings.backbone,
             precision=settings.precision,
+            backend=settings.backend if exported else None,
         )
+        self._backends = _backends_to_measure(settings, self.predictor)
         self.iterations = self.predictor.iterations(settings.iterations)
         self.plan = self.predictor.plan(height, width, scale=settings.scale, volume=settings.volume)
         self.device = self.predictor.device
-        self.config = self.predictor.model.config
+        self.config = self.predictor.config
         self._on_step: Callable[[int, int], None] = lambda done, total: None
         self._done = 0
 
@@ -293,13 +301,13 @@ class Study:
         pair = textured_pair(*self.settings.size)
         name, match = sgbm(self.settings.size[1])
         matchers = {
-            f"{self.predictor.name}, T = {self.iterations}, {backend}": make(
+            f"{self.predictor.name}, T = {self.iterations}, {backend}": BACKENDS[backend](
                 self.predictor,
                 iterations=self.iterations,
                 scale=self.settings.scale,
                 volume=self.settings.volume,
             )
-            for backend, make in BACKENDS.items()
+            for backend in self._backends
         } | {name: match}
         before = cv2.getNumThreads()
         cv2.setNumThreads(torch.get_num_threads())
@@ -321,6 +329,21 @@ class Study:
             }
             for title, laps_of in samples.items()
         ]
+
+
+def _backends_to_measure(settings: StudySettings, predictor: StereoPredictor) -> list[BackendName]:
+    """The backends of the section `methods`; an `InputError` if a section cannot be measured with this model."""
+    if predictor.engine.backend != "torch":  # an exported model
+        if set(settings.sections) != {"methods"}:
+            raise InputError(
+                f"{predictor.name} is an exported model, of which only whole predictions can be measured; use --only "
+                "methods, or give its checkpoint"
+            )
+        return [predictor.engine.backend]
+    if settings.backend is not None:
+        return [settings.backend]
+    on_cpu = predictor.device.type == "cpu" and predictor.precision == "float32"
+    return installed_backends() if on_cpu else ["torch"]
 
 
 def _time(seconds: Sequence[float]) -> Result:

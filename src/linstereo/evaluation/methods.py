@@ -4,7 +4,6 @@
 """
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
@@ -16,8 +15,6 @@ from linstereo.data.sample import StereoSample
 from linstereo.errors import InputError
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from linstereo.prediction import Prediction
     from linstereo.predictor import StereoPredictor
 
@@ -93,7 +90,7 @@ class ModelMethod:
         from linstereo.run_plan import check_scale
 
         check_scale(scale)
-        if zero_start and not predictor.model.start.needs_depth:
+        if zero_start and predictor.config.start != "depth_prior":
             raise InputError(
                 f"--zero-start says what a fallback of the depth prior (DPI) costs, but {predictor.name} has none; "
                 "leave it out"
@@ -104,11 +101,13 @@ class ModelMethod:
         self.zero_start = zero_start
         untrained = "" if predictor.trained else ", random weights"
         reduced = "" if predictor.precision == "float32" else f", {predictor.precision}"
+        if predictor.engine.backend != "torch":
+            reduced += f", {predictor.engine.backend}"
         self.title = title or f"LinStereo ({predictor.name}{untrained}, T = {self._iters}{reduced})"
         self.settings: Mapping[str, Any] = {
             "method": "model",
-            "weights_sha256": weights_digest(predictor.model),
-            "config": dataclasses.asdict(predictor.model.config),
+            "weights_sha256": predictor.engine.digest(),
+            "config": dataclasses.asdict(predictor.config),
             "trained": predictor.trained,
             "iterations": self._iters,
             "scale": scale,
@@ -117,6 +116,8 @@ class ModelMethod:
         }
         if predictor.precision != "float32":
             self.settings = {**self.settings, "precision": predictor.precision}
+        if predictor.engine.backend != "torch":
+            self.settings = {**self.settings, "backend": predictor.engine.backend}
         if predictor.device.type == "cpu":  # on which the last bits of a sum depend
             self.settings = {**self.settings, "threads": torch.get_num_threads()}
         if zero_start:
@@ -139,14 +140,3 @@ class ModelMethod:
         return self._predictor.predict(
             sample.left, sample.right, iters=self._iters, scale=self._scale, use_prior=use_prior
         )
-
-
-def weights_digest(model: "nn.Module") -> str:
-    """SHA-256 of all weights by name: the same for the same network, wherever it was loaded from."""
-    import torch
-
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()

@@ -14,6 +14,7 @@ coordinates.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,9 +34,28 @@ if TYPE_CHECKING:
 MIN_INLIERS = 20
 """K_min of the paper: with fewer inliers than this the start is zero disparity."""
 
-_DEPTH_FLOOR = 1e-3  # of the median depth; exp() in the depth head may underflow to 0
-_MIN_SPREAD = 1e-6  # relative spread of inverse depth below which a scale cannot be told from a shift
-_REFITS = 10
+DEPTH_FLOOR = 1e-3
+"""Least depth, as a share of the median; exp() in the depth head may underflow to 0."""
+MIN_SPREAD = 1e-6
+"""Relative spread of inverse depth below which a scale cannot be told from a shift."""
+REFITS = 10
+"""Least squares over the inliers, at most, each over those of the one before."""
+HYPOTHESES = 500
+"""Two-point lines that are tried."""
+TOLERANCE_PX, TOLERANCE_RATIO = 2.0, 0.1
+"""A match is an inlier within so many px, or within this share of its disparity."""
+
+
+class Fallback(IntEnum):
+    """Why the start is zero disparity; NONE if it is not."""
+
+    NONE = 0
+    FEW_MATCHES = 1
+    SAME_DEPTH = 2
+    NO_LINE = 3
+    SAME_DEPTH_AT_INLIERS = 4
+    FEW_INLIERS = 5
+    ALPHA_NOT_POSITIVE = 6
 
 
 @dataclass(frozen=True)
@@ -105,9 +125,9 @@ def fit_scale_shift(
     min_inliers: int = MIN_INLIERS,
     min_inlier_share: float = 0.0,
     rejected: int = 0,
-    tolerance_px: float = 2.0,
-    tolerance_ratio: float = 0.1,
-    hypotheses: int = 500,
+    tolerance_px: float = TOLERANCE_PX,
+    tolerance_ratio: float = TOLERANCE_RATIO,
+    hypotheses: int = HYPOTHESES,
     seed: int = 0,
 ) -> DepthPriorReport:
     """Fit disparity = alpha * inverse_depth + beta with alpha > 0, robustly (Eq. 2 over the inliers).
@@ -138,31 +158,31 @@ def fit_scale_shift(
     d = np.asarray(disparity, np.float64)[usable]
     total = len(d)
     if total < max(min_inliers, 2):
-        return _fallback(total, 0, f"only {total} usable matches, fewer than the {min_inliers} needed")
+        return _fallback(Fallback.FEW_MATCHES, total, needed=min_inliers)
     unit = float(np.abs(q).max())
-    if np.ptp(q) <= _MIN_SPREAD * unit:
-        return _fallback(total, 0, "the monocular depth is the same at all matches")
+    if np.ptp(q) <= MIN_SPREAD * unit:
+        return _fallback(Fallback.SAME_DEPTH, total)
     q = q / unit  # conditions the least squares; alpha is scaled back at the end
     tolerance = np.maximum(tolerance_px, tolerance_ratio * np.abs(d))
 
     line = _best_line(q, d, tolerance=tolerance, hypotheses=hypotheses, seed=seed)
     if line is None:
-        return _fallback(total, 0, "no two of the matches agree with a positive alpha")
+        return _fallback(Fallback.NO_LINE, total)
     inliers = np.abs(line[0] * q + line[1] - d) <= tolerance
-    for _ in range(_REFITS):
-        if inliers.sum() < 2 or np.ptp(q[inliers]) <= _MIN_SPREAD:
-            return _fallback(total, 0, "the monocular depth is the same at all inliers")
+    for _ in range(REFITS):
+        if inliers.sum() < 2 or np.ptp(q[inliers]) <= MIN_SPREAD:
+            return _fallback(Fallback.SAME_DEPTH_AT_INLIERS, total)
         line = _least_squares(q[inliers], d[inliers])
         fitted, inliers = inliers, np.abs(line[0] * q + line[1] - d) <= tolerance
         if np.array_equal(fitted, inliers):
             break
     count = int(fitted.sum())
     alpha, beta = line[0] / unit, line[1]
-    needed = max(min_inliers, math.ceil(min_inlier_share * (total + rejected)))
+    needed = needed_inliers(total + rejected, min_inliers=min_inliers, min_inlier_share=min_inlier_share)
     if count < needed:
-        return _fallback(total, count, f"only {count} of {total + rejected} matches agree on one fit, {needed} needed")
+        return _fallback(Fallback.FEW_INLIERS, total, inliers=count, rejected=rejected, needed=needed)
     if not alpha > 0:
-        return _fallback(total, 0, f"the fitted alpha is {alpha:g}, not positive")
+        return _fallback(Fallback.ALPHA_NOT_POSITIVE, total)
     return DepthPriorReport(total, count, alpha, beta, fell_back=False, reason="")
 
 
@@ -175,10 +195,11 @@ def _best_line(
     seed: int,
 ) -> tuple[float, float] | None:
     """The two-point line (alpha > 0, beta) of least truncated squared residual; None if no alpha is > 0."""
-    rng = np.random.default_rng(seed)
-    first = rng.integers(0, len(d), hypotheses)
-    second = (first + rng.integers(1, len(d), hypotheses)) % len(d)  # never the same match twice
-    apart = np.abs(q[first] - q[second]) > _MIN_SPREAD
+    draws = line_draws(hypotheses, seed=seed)
+    first = np.floor(draws[0] * np.float32(len(d))).astype(np.int64)
+    step = 1 + np.floor(draws[1] * np.float32(len(d) - 1)).astype(np.int64)
+    second = (first + step) % len(d)  # never the same match twice
+    apart = np.abs(q[first] - q[second]) > MIN_SPREAD
     first, second = first[apart], second[apart]
     alpha = (d[first] - d[second]) / (q[first] - q[second])  # [N]
     alpha, first = alpha[alpha > 0], first[alpha > 0]
@@ -191,6 +212,15 @@ def _best_line(
     return float(alpha[best]), float(beta[best])
 
 
+def line_draws(hypotheses: int, *, seed: int = 0) -> NDArray[np.float32]:
+    """Random numbers [2, hypotheses] in [0, 1) that choose the two matches of every line, however many there are.
+
+    They are a little below 1, so that in float32 no product with a number of matches is rounded up to it.
+    """
+    rng = np.random.default_rng(seed)
+    return (rng.random((2, hypotheses)) * (1 - 2**-20)).astype(np.float32)
+
+
 def _least_squares(q: NDArray[np.float64], d: NDArray[np.float64]) -> tuple[float, float]:
     """(alpha, beta) that minimise the sum of (d - alpha q - beta)^2, in closed form."""
     q_mean, d_mean = q.mean(), d.mean()
@@ -198,8 +228,52 @@ def _least_squares(q: NDArray[np.float64], d: NDArray[np.float64]) -> tuple[floa
     return float(alpha), float(d_mean - alpha * q_mean)
 
 
-def _fallback(matches: int, inliers: int, reason: str) -> DepthPriorReport:
-    return DepthPriorReport(matches, inliers, alpha=0.0, beta=0.0, fell_back=True, reason=reason)
+def needed_inliers(matches: int, *, min_inliers: int = MIN_INLIERS, min_inlier_share: float = 0.0) -> int:
+    """Inliers without which the start is zero disparity, of so many matches, wrong ones included."""
+    return max(min_inliers, math.ceil(min_inlier_share * matches))
+
+
+def _fallback(
+    why: Fallback, matches: int, *, inliers: int = 0, rejected: int = 0, needed: int = MIN_INLIERS
+) -> DepthPriorReport:
+    reasons = {
+        Fallback.FEW_MATCHES: f"only {matches} usable matches, fewer than the {needed} needed",
+        Fallback.SAME_DEPTH: "the monocular depth is the same at all matches",
+        Fallback.NO_LINE: "no two of the matches agree with a positive alpha",
+        Fallback.SAME_DEPTH_AT_INLIERS: "the monocular depth is the same at all inliers",
+        Fallback.FEW_INLIERS: f"only {inliers} of {matches + rejected} matches agree on one fit, {needed} needed",
+        Fallback.ALPHA_NOT_POSITIVE: "the fitted alpha is not positive",
+    }
+    return DepthPriorReport(matches, inliers, alpha=0.0, beta=0.0, fell_back=True, reason=reasons[why])
+
+
+def report_from_values(
+    values: Sequence[float], *, given: int, negative: int, min_inlier_share: float
+) -> DepthPriorReport:
+    """The report of a fit that an exported network made.
+
+    Args:
+        values: matches, inliers, alpha, beta and the `Fallback`, as the network gives them.
+        given: matches with positive disparity that it was given.
+        negative: further ones with disparity <= 0.
+        min_inlier_share: of its settings.
+    """
+    matches, inliers, why = int(values[0]), int(values[1]), Fallback(int(values[4]))
+    if why is Fallback.NONE:
+        return DepthPriorReport(matches, inliers, float(values[2]), float(values[3]), fell_back=False, reason="")
+    needed = MIN_INLIERS
+    if why is Fallback.FEW_INLIERS:
+        needed = needed_inliers(matches + negative, min_inlier_share=min_inlier_share)
+    report = _fallback(why, matches, inliers=inliers, rejected=negative, needed=needed)
+    return _doubting_order(report, positive=given, negative=negative)
+
+
+def _doubting_order(report: DepthPriorReport, *, positive: int, negative: int) -> DepthPriorReport:
+    """The report, with a better reason if most matches say that left and right are swapped."""
+    if report.fell_back and negative > positive:
+        told = f"{negative} matches have disparity <= 0, only {positive} > 0: are left and right swapped?"
+        return replace(report, reason=told)
+    return report
 
 
 @torch.no_grad()
@@ -261,7 +335,7 @@ def _inverse_depth(depth: Tensor) -> Tensor:
     usable = depth[torch.isfinite(depth) & (depth > 0)]
     if usable.numel() == 0:
         return torch.full_like(depth, torch.nan)
-    return depth.clamp(min=float(usable.median()) * _DEPTH_FLOOR).reciprocal()
+    return depth.clamp(min=float(usable.median()) * DEPTH_FLOOR).reciprocal()
 
 
 def _fit_pair(
@@ -279,8 +353,4 @@ def _fit_pair(
         min_inlier_share=min_inlier_share,
         rejected=matches.negative,
     )
-    count = len(matches.disparity)
-    if report.fell_back and matches.negative > count:
-        told = f"{matches.negative} matches have disparity <= 0, only {count} > 0: are left and right swapped?"
-        return replace(report, reason=told)
-    return report
+    return _doubting_order(report, positive=len(matches.disparity), negative=matches.negative)

@@ -1,0 +1,87 @@
+"""What the predictor asks of whatever runs a network."""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linstereo.geometry.known_disparity import KnownDisparity
+from linstereo.geometry.sparse_matches import SparseMatches
+from linstereo.model.cost_volume import VolumeKind
+from linstereo.model.depth_prior import DepthPriorReport
+from linstereo.model.presets import LinStereoConfig
+
+BackendName = Literal["torch", "onnx", "openvino"]
+BACKENDS: tuple[BackendName, ...] = ("torch", "onnx", "openvino")
+"""What can run a network, by name."""
+Image = NDArray[np.uint8]
+
+
+class EngineResult(NamedTuple):
+    """What a network says about a pair of h x w px."""
+
+    disparity: NDArray[np.float32]  # [h, w], px, >= 0
+    prior: DepthPriorReport | None  # what the start from monocular depth did; None for a network without it
+    confidence: NDArray[np.float32] | None = None  # [h, w] in [0, 1], None if the network or the engine has none
+
+
+class Engine(Protocol):
+    """A network made ready to run.
+
+    backend: its name.
+    config: settings of the network.
+    volumes: the ways of holding correlations that it knows.
+    gives_confidence: whether results have a confidence.
+    """
+
+    backend: BackendName
+    volumes: tuple[VolumeKind, ...]
+
+    @property
+    def config(self) -> LinStereoConfig:
+        """Settings of the network."""
+        ...
+
+    @property
+    def gives_confidence(self) -> bool:
+        """Whether results have a confidence."""
+        ...
+
+    def iterations(self, wanted: int | None) -> int:
+        """Iterations that are run when asked for `wanted`, None for the usual number; an `InputError` if it cannot."""
+        ...
+
+    def digest(self) -> str:
+        """SHA-256 of what decides the results: the same for the same network."""
+        ...
+
+    def run(
+        self,
+        left: Image,
+        right: Image,
+        *,
+        iterations: int,
+        volume: VolumeKind,
+        matches: SparseMatches | None,
+        start: KnownDisparity | None = None,
+        tolerance: float = 1.0,
+        on_iteration: Callable[[int], None] | None = None,
+        on_disparity: Callable[[int, NDArray[np.float32]], None] | None = None,
+    ) -> EngineResult:
+        """Disparity of images [h, w, 3] of the size that the network is to see.
+
+        Args:
+            left: RGB.
+            right: the same size.
+            iterations: as `iterations` gave them.
+            volume: how correlations are held, one of `volumes`.
+            matches: sparse matches of the pair, for a network that starts from monocular depth.
+            start: a disparity that is known already, of images of this size; an `InputError` if the engine
+                cannot use it.
+            tolerance: px by which a disparity may be off and still count as right for the confidence, > 0.
+            on_iteration: called with 1, 2, ... after each iteration; all at the end if the engine cannot tell.
+            on_disparity: called with 0 and the disparity [h, w] at the start, in px, then with that after each
+                iteration; an engine that cannot tell calls it at the end only.
+        """
+        ...

@@ -1,0 +1,181 @@
+"""An exported network, run by ONNX Runtime or OpenVINO."""
+
+import functools
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linstereo.backends.engine import BackendName, EngineResult, Image
+from linstereo.backends.onnx_file import OnnxFile
+from linstereo.errors import InputError
+from linstereo.export.network import DISPARITY, LEFT, MATCHES, PRIOR, RIGHT
+from linstereo.export.onnx_model import onnx_model
+from linstereo.extras import require
+from linstereo.geometry.known_disparity import KnownDisparity
+from linstereo.geometry.sparse_matches import SparseMatches
+from linstereo.model.cost_volume import VolumeKind
+from linstereo.model.depth_prior import DepthPriorReport, report_from_values
+from linstereo.model.linstereo import LinStereo
+from linstereo.model.presets import LinStereoConfig, checked_iterations
+
+Arrays = Mapping[str, NDArray[Any]]
+Compiled = Callable[[Arrays], Arrays]
+"""Runs a graph: inputs by name to outputs by name."""
+REMEMBERED = 4
+"""Graphs, or sizes of images, that an engine keeps ready at a time."""
+
+
+class GraphEngine:
+    """An `Engine` around a graph.
+
+    Args:
+        source: a file, or a network to be converted here, for as many iterations as are asked for.
+        backend: what runs it.
+        threads: on the CPU.
+    """
+
+    volumes: tuple[VolumeKind, ...] = ("stored",)
+    gives_confidence = False
+
+    def __init__(self, source: OnnxFile | LinStereo, *, backend: Literal["onnx", "openvino"], threads: int) -> None:
+        self.backend: BackendName = backend
+        self._source = source
+        self._threads = threads
+        compilers = {"onnx": onnx_runtime, "openvino": openvino}
+        self._compile = functools.lru_cache(maxsize=REMEMBERED)(
+            lambda iterations: compilers[backend](self.content(iterations), threads)
+        )
+        if isinstance(source, OnnxFile):
+            self._compile(source.iterations)  # so that what an engine refuses is told now
+
+    @property
+    def config(self) -> LinStereoConfig:
+        """See `Engine.config`."""
+        return self._source.config
+
+    def iterations(self, wanted: int | None) -> int:
+        """See `Engine.iterations`."""
+        if not isinstance(self._source, OnnxFile):
+            return checked_iterations(self.config.iterations if wanted is None else wanted)
+        fixed = self._source.iterations
+        if wanted not in (None, fixed):
+            checked_iterations(wanted)
+            raise InputError(
+                f"the file holds a model of {fixed} iterations, not {wanted}; leave the number out, or export the "
+                f"model again (linstereo export --iters {wanted})"
+            )
+        return fixed
+
+    def content(self, iterations: int) -> bytes:
+        """The ONNX file that is run for so many iterations."""
+        if isinstance(self._source, OnnxFile):
+            return self._source.content
+        return onnx_model(self._source, iterations=iterations, name="model", trained=True, licence="not stated")
+
+    def digest(self) -> str:
+        """See `Engine.digest`."""
+        return hashlib.sha256(self.content(self.iterations(None))).hexdigest()
+
+    def run(
+        self,
+        left: Image,
+        right: Image,
+        *,
+        iterations: int,
+        volume: VolumeKind,
+        matches: SparseMatches | None,
+        start: KnownDisparity | None = None,
+        tolerance: float = 1.0,
+        on_iteration: Callable[[int], None] | None = None,
+        on_disparity: Callable[[int, NDArray[np.float32]], None] | None = None,
+    ) -> EngineResult:
+        """See `Engine.run`."""
+        if start is not None:
+            raise InputError(
+                f"the backend {self.backend} cannot start from a known disparity, as sequences do; use the "
+                "backend torch"
+            )
+        inputs: dict[str, NDArray[Any]] = {LEFT: np.ascontiguousarray(left), RIGHT: np.ascontiguousarray(right)}
+        if matches is not None:
+            inputs[MATCHES] = match_rows(matches)
+        outputs = self._compile(iterations)(inputs)
+        for t in range(1, iterations + 1):
+            if on_iteration is not None:
+                on_iteration(t)
+        if on_disparity is not None:
+            on_disparity(iterations, outputs[DISPARITY])
+        prior: DepthPriorReport | None = None
+        if matches is not None:
+            prior = report_from_values(
+                outputs[PRIOR].tolist(),
+                given=len(matches.disparity),
+                negative=matches.negative,
+                min_inlier_share=self.config.prior_inlier_share,
+            )
+        return EngineResult(outputs[DISPARITY], prior)
+
+
+def match_rows(matches: SparseMatches) -> NDArray[np.float32]:
+    """Sparse matches as the graph takes them, float32 [K, 3]: x, y and disparity, which is <= 0 for wrong ones."""
+    good = np.concatenate([matches.points, matches.disparity[:, None]], axis=1, dtype=np.float32)
+    wrong = np.zeros((matches.negative, 3), np.float32)
+    return np.concatenate([good, wrong])
+
+
+def onnx_runtime(content: bytes, threads: int) -> Compiled:
+    """ONNX Runtime on the CPU."""
+    runtime = require("onnxruntime", extra="export", purpose="the backend onnx")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3  # errors; warnings are for those who wrote the graph
+    # Threads that wait for work shall not keep a core busy that others need.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # of types that ONNX Runtime keeps to itself
+        raise InputError(f"ONNX Runtime cannot run the model ({_first_line(error)}); export it again") from error
+    names = [output.name for output in session.get_outputs()]
+
+    def run(inputs: Arrays) -> Arrays:
+        try:
+            return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+        except Exception as error:
+            raise InputError(f"ONNX Runtime cannot run the model ({_first_line(error)}); export it again") from error
+
+    return run
+
+
+def openvino(content: bytes, threads: int) -> Compiled:
+    """OpenVINO on the CPU; compiled for each size of images, which is faster than one graph for all sizes."""
+    runtime = require("openvino", extra="export", purpose="the backend openvino")
+    core = runtime.Core()
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "INFERENCE_PRECISION_HINT": "f32",
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    ready: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+
+    def run(inputs: Arrays) -> Arrays:
+        key = inputs[LEFT].shape
+        try:
+            if key not in ready:
+                model = core.read_model(content)
+                model.reshape({name: list(inputs[name].shape) for name in (LEFT, RIGHT)})
+                ready[key] = core.compile_model(model, "CPU", settings).create_infer_request()
+                if len(ready) > REMEMBERED:
+                    ready.popitem(last=False)
+            results = ready[key].infer(dict(inputs))
+        except RuntimeError as error:
+            raise InputError(f"OpenVINO cannot run the model ({_first_line(error)}); use the backend onnx") from error
+        return {name: np.array(value) for output, value in results.items() for name in output.get_names()}
+
+    return run
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "no reason given")[:300]

@@ -1,0 +1,116 @@
+"""The network as PyTorch runs it."""
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from linstereo.backends.engine import BackendName, EngineResult, Image
+from linstereo.geometry.known_disparity import KnownDisparity
+from linstereo.geometry.sparse_matches import SparseMatches
+from linstereo.model.cost_volume import VolumeKind
+from linstereo.model.linstereo import LinStereo
+from linstereo.model.presets import LinStereoConfig, checked_iterations
+from linstereo.model.strides import FINEST
+from linstereo.model.warm_start import WarmStart, warmed
+
+
+class TorchEngine:
+    """An `Engine` around the network itself.
+
+    Args:
+        model: the network; moved to `device` and put in eval mode.
+        device: where it runs.
+    """
+
+    backend: BackendName = "torch"
+    volumes: tuple[VolumeKind, ...] = ("stored", "on_the_fly")
+
+    def __init__(self, model: LinStereo, *, device: torch.device) -> None:
+        self.model = model.to(device).eval()
+        self.device = device
+
+    @property
+    def config(self) -> LinStereoConfig:
+        """See `Engine.config`."""
+        return self.model.config
+
+    @property
+    def gives_confidence(self) -> bool:
+        """See `Engine.gives_confidence`."""
+        return self.model.confidence_head is not None
+
+    def iterations(self, wanted: int | None) -> int:
+        """See `Engine.iterations`."""
+        return checked_iterations(self.config.iterations if wanted is None else wanted)
+
+    def digest(self) -> str:
+        """See `Engine.digest`."""
+        return weights_digest(self.model)
+
+    @torch.inference_mode()
+    def run(
+        self,
+        left: Image,
+        right: Image,
+        *,
+        iterations: int,
+        volume: VolumeKind,
+        matches: SparseMatches | None,
+        start: KnownDisparity | None = None,
+        tolerance: float = 1.0,
+        on_iteration: Callable[[int], None] | None = None,
+        on_disparity: Callable[[int, NDArray[np.float32]], None] | None = None,
+    ) -> EngineResult:
+        """See `Engine.run`."""
+        tensors = [_to_tensor(image, self.device) for image in (left, right)]
+        evidence = self.model.prepare(*tensors, matches=None if matches is None else [matches], volume=volume)
+        if start is not None:
+            known = [torch.from_numpy(values).to(self.device)[None, None] for values in (start.disparity, start.known)]
+            evidence = warmed(evidence, WarmStart(*known))
+        if on_disparity is not None:
+            first = F.interpolate(FINEST * evidence.disparity, scale_factor=FINEST, mode="bilinear")
+            on_disparity(0, _to_array(first[..., : left.shape[0], : left.shape[1]]))
+        states = self.model.iterate(evidence, iterations)
+        before = current = evidence.disparity
+        for t in range(1, iterations + 1):
+            state = next(states)
+            before, current = current, state.disparity
+            if on_iteration is not None:
+                on_iteration(t)
+            if on_disparity is not None and t < iterations:
+                on_disparity(t, _to_array(self.model.upsample(state, evidence)))
+        full = self.model.upsample(state, evidence)
+        disparity = _to_array(full)
+        if on_disparity is not None:
+            on_disparity(iterations, disparity)
+        sure = self.model.confidence(state, evidence, before=before, full=full, tolerance=tolerance)
+        return EngineResult(
+            disparity,
+            prior=evidence.prior[0] if evidence.prior else None,
+            confidence=None if sure is None else sure[0, 0].cpu().numpy(),
+        )
+
+
+def weights_digest(model: nn.Module) -> str:
+    """SHA-256 of all weights by name: the same for the same network, wherever it was loaded from."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _to_tensor(image: Image, device: torch.device) -> Tensor:
+    """uint8 [H, W, 3] -> float [1, 3, H, W] in [0, 1]."""
+    return torch.from_numpy(image).to(device).permute(2, 0, 1).unsqueeze(0).float() / 255
+
+
+def _to_array(disparity: Tensor) -> NDArray[np.float32]:
+    """[1, 1, H, W] -> float32 [H, W], >= 0."""
+    values: NDArray[np.float32] = disparity[0, 0].clamp(min=0).float().cpu().numpy()
+    return values

@@ -1,0 +1,1 @@
+"""Networks as files for other engines: ONNX graphs of plain operators."""

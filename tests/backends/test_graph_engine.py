@@ -1,0 +1,110 @@
+"""The bundled model through ONNX Runtime and OpenVINO, on the bundled pictures, against PyTorch."""
+
+import socket
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import linstereo
+from linstereo.backends.exporting import PERCENTILE, TOLERANCE, agreement, bundled_pair
+from linstereo.cli import main
+from linstereo.errors import InputError
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PAIRS = {"room": "room/{}/room.png", "tank": "tank/{}/near.jpg", "reef": "reef/{}/clear.png"}
+SIZES = {"room": (96, 128), "tank": (90, 165), "reef": (150, 100)}
+
+
+def images(name):
+    height, width = SIZES[name]
+    paths = [EXAMPLES / PAIRS[name].format(side) for side in ("left", "right")]
+    pictures = [cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB) for path in paths]
+    return [cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA) for picture in pictures]
+
+
+@pytest.fixture(scope="module")
+def compact_file(tmp_path_factory):
+    target = tmp_path_factory.mktemp("compact") / "compact.onnx"
+    assert main(["export", "--out", str(target)]) == 0
+    return target
+
+
+@pytest.fixture(scope="module")
+def compact():
+    return linstereo.load(device="cpu")
+
+
+@pytest.fixture(scope="module", params=["onnx", "openvino"])
+def exported(request, compact_file):
+    return linstereo.load(compact_file, backend=request.param)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_engines_agree_on_real_pictures(name, compact, exported):
+    left, right = images(name)
+    found = agreement(compact.engine, exported.engine, left, right, iterations=4)
+    assert (found.height, found.width) == SIZES[name]
+    assert found.percentile <= TOLERANCE
+    assert PERCENTILE == 99.9
+
+
+def test_opening_and_running_openvino_asks_nothing_of_the_network(tiny_file, monkeypatch):
+    def connect(*_):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(socket.socket, "connect_ex", connect)
+    monkeypatch.setattr(socket, "getaddrinfo", connect)
+    linstereo.load(tiny_file, backend="openvino").predict(*bundled_pair(), scale=0.25)
+
+
+def test_predictions_of_a_file_and_of_its_checkpoint_are_the_same(tiny_file, tiny_checkpoint):
+    left, right = (image[:60, :90] for image in bundled_pair())
+    expected = linstereo.load(tiny_checkpoint, device="cpu").predict(left, right, iters=1)
+    calls = []
+    found = linstereo.load(tiny_file).predict(left, right, on_iteration=calls.append)
+    assert found.disparity.shape == (60, 90)
+    assert found.iterations == 1
+    assert calls == [1]
+    np.testing.assert_allclose(found.disparity, expected.disparity, atol=1e-3)
+
+
+def test_checkpoints_run_in_other_engines_with_any_number_of_iterations(tiny_checkpoint):
+    left, right = bundled_pair()
+    predictor = linstereo.load(tiny_checkpoint, backend="onnx")
+    for count in (1, 3):
+        expected = linstereo.load(tiny_checkpoint, device="cpu").predict(left, right, iters=count, scale=0.3)
+        found = predictor.predict(left, right, iters=count, scale=0.3)
+        np.testing.assert_allclose(found.disparity, expected.disparity, atol=1e-3)
+
+
+def test_what_a_file_cannot_do(tiny_file, tiny_checkpoint):
+    predictor = linstereo.load(tiny_file)
+    pair = bundled_pair()
+    with pytest.raises(InputError, match="1 iterations, not 5"):
+        predictor.predict(*pair, iters=5)
+    with pytest.raises(InputError, match="on_the_fly"):
+        predictor.predict(*pair, volume="on_the_fly")
+    with pytest.raises(InputError, match="at least 32 px"):
+        predictor.predict(pair[0][:20], pair[1][:20])
+    with pytest.raises(InputError, match="give the checkpoint"):
+        _ = predictor.model
+    with pytest.raises(InputError, match="leave out the backend torch"):
+        linstereo.load(tiny_file, backend="torch")
+    with pytest.raises(InputError, match="leave out the backbone weights"):
+        linstereo.load(tiny_file, backbone_weights="x.safetensors")
+    with pytest.raises(InputError, match="in float32"):
+        linstereo.load(tiny_file, precision="bfloat16")
+    with pytest.raises(InputError, match="'tensorrt'"):
+        linstereo.load(tiny_file, backend="tensorrt")
+
+
+def test_a_size_that_does_not_fit_into_memory_is_refused_before_it_is_run(tiny_file, monkeypatch):
+    from linstereo import predictor as module
+
+    monkeypatch.setattr(module, "available_memory", lambda: 50 << 20)
+    image = np.zeros((1024, 2048, 3), np.uint8)
+    with pytest.raises(InputError, match="needs about"):
+        linstereo.load(tiny_file).predict(image, image)
