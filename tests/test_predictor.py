@@ -10,10 +10,10 @@ import torch
 
 import linstereo
 from linstereo import InputError, StereoPredictor
+from linstereo.backends.engine import EngineResult
 from linstereo.checkpoints.checkpoint import bundled_weights, save_checkpoint
 from linstereo.evaluation.methods import ModelMethod
 from linstereo.model.presets import LinStereoConfig, build, preset
-from linstereo.model.starts import ZeroStart
 from linstereo.predictor import read_pair
 from linstereo.run_plan import working_size
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
@@ -80,21 +80,17 @@ def test_paths_and_arrays_agree_and_so_do_other_kinds_of_images(predictor, pair,
 
 
 def test_scaling_keeps_size_and_unit(pair):
-    class Constant(torch.nn.Module):
-        """A network that always says 5 px."""
+    class Constant:
+        """An engine that always says 5 px."""
 
-        config = TINY
-        start = ZeroStart()
+        backend, volumes, config, gives_confidence = "onnx", ("stored",), TINY, False
 
-        def prepare(self, left, right, **_):
-            assert left.shape[-2:] == (32, 48)
-            return type("Evidence", (), {"size": tuple(left.shape[-2:]), "prior": []})
+        def iterations(self, wanted):
+            return 1
 
-        def iterate(self, evidence, iterations):
-            return iter([evidence] * iterations)
-
-        def upsample(self, state, evidence):
-            return torch.full((1, 1, *evidence.size), 5.0)
+        def run(self, left, right, **_):
+            assert left.shape[:2] == (32, 48)
+            return EngineResult(np.full(left.shape[:2], 5, np.float32), prior=None)
 
     disparity = StereoPredictor(Constant(), device="cpu").predict(*pair, scale=0.5).disparity
     assert disparity.shape == (64, 96)

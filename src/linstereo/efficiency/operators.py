@@ -99,6 +99,7 @@ class GeometryVolume:
     """
 
     samples = IGEV_LEVELS * (2 * IGEV_RADIUS + 1) * (IGEV_GROUPS + 1)
+    radius = IGEV_RADIUS
 
     def __init__(self, left: Tensor, right: Tensor) -> None:
         self.all_pairs = StoredVolume(left, right, levels=IGEV_LEVELS, radius=IGEV_RADIUS)
