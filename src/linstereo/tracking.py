@@ -25,6 +25,7 @@ STEADY_PIXELS = 1.0
 _TREND_SAMPLES = 10_000
 _FEWEST_SAMPLES = 100
 _TREND_ROUNDS = 3
+_RIDGE = 1e-6  # keeps a scene of one disparity, or a few pixels, from asking for the impossible
 _OUTLIER = 2.5  # times the median deviation
 
 
@@ -110,7 +111,8 @@ def _trend(disparity: npt.NDArray[np.float32], known: KnownDisparity) -> npt.NDA
     u, v, s = x[0, chosen % width], y[chosen // width, 0], near.ravel()[chosen]
     system, values = np.stack([np.ones_like(s), u, v, s, s * s, u * s, v * s], axis=1), change.ravel()[chosen]
     for _ in range(_TREND_ROUNDS):
-        fitted, *_ = np.linalg.lstsq(system, values, rcond=None)
+        squares = system.T.astype(np.float64) @ system + _RIDGE * len(system) * np.eye(system.shape[1])
+        fitted = np.linalg.solve(squares, system.T.astype(np.float64) @ values)
         deviation = np.abs(values - system @ fitted)
         kept = deviation <= _OUTLIER * np.median(deviation)
         system, values = system[kept], values[kept]

@@ -117,7 +117,7 @@ class SequenceFiles:
 
 
 def _writer(path: Path, shape: Sequence[int], rate: float) -> cv2.VideoWriter:
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), rate, (shape[1], shape[0]))
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"mp4v"), rate, (shape[1], shape[0]))
     if not writer.isOpened():
         size = f"{shape[1]} x {shape[0]} px"
         raise InputError(f"OpenCV has no encoder for MPEG-4 videos of {size}; leave video out of --outputs")

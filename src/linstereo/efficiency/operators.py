@@ -103,7 +103,7 @@ class GeometryVolume:
 
     def __init__(self, left: Tensor, right: Tensor) -> None:
         self.all_pairs = StoredVolume(left, right, levels=IGEV_LEVELS, radius=IGEV_RADIUS)
-        self.size = self.all_pairs.size
+        self.size, self.radius = self.all_pairs.size, IGEV_RADIUS
         geometry = left.new_empty(len(left), *self.size, IGEV_GROUPS, IGEV_DISPARITIES).normal_()
         self.pyramid = [geometry]  # [B, h, w, groups, disparities]
         for _ in range(IGEV_LEVELS - 1):

@@ -14,7 +14,7 @@ from tests.data.png_making import chunk, make_png
 from tests.waiting import PATIENCE
 
 from linstereo.data.datasets.reading import read_views
-from linstereo.data.formats.decoding import _Quiet, _quiet_opencv
+from linstereo.data.formats.decoding import _Quiet, quiet_opencv
 from linstereo.data.formats.image_headers import check_picture
 from linstereo.data.formats.images import image_size, read_image, to_rgb8, used_bits, write_image
 from linstereo.data.sample import PairFiles
@@ -390,7 +390,7 @@ def test_a_forked_process_can_decode_while_its_parent_does(tmp_path: Path) -> No
     path = tmp_path / "a.png"
     write_image(path, smooth())
     before = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_INFO)
-    with _quiet_opencv(), _Quiet.lock:
+    with quiet_opencv(), _Quiet.lock:
         child = os.fork()
         if child == 0:
             signal.alarm(round(PATIENCE))  # ends the child if it waits for the lock for ever
