@@ -200,7 +200,7 @@ class StereoPredictor:
         run_height, run_width = plan.height, plan.width
         small = [_resized(image, run_height, run_width) for image in (left, right)]
         matches = None
-        if self.config.start == "depth_prior":
+        if self.engine.needs_matches:
             matches = match_sparse(*small) if use_prior else SparseMatches.none((run_height, run_width))
         disparity, prior = self.engine.run(
             *small, iterations=iterations, volume=plan.volume, matches=matches, on_iteration=on_iteration

@@ -33,6 +33,11 @@ class TorchEngine:
         """See `Engine.config`."""
         return self.model.config
 
+    @property
+    def needs_matches(self) -> bool:
+        """See `Engine.needs_matches`."""
+        return self.model.start.needs_depth
+
     def iterations(self, wanted: int | None) -> int:
         """See `Engine.iterations`."""
         return checked_iterations(self.config.iterations if wanted is None else wanted)
