@@ -8,6 +8,7 @@ compares the two ways of writing the start's path costs: as a loop (Scan) and wr
 """
 
 import argparse
+import functools
 import time
 from collections.abc import Callable, Sequence
 
@@ -51,7 +52,7 @@ def main() -> None:
 
 
 def compare(engines: Sequence[Engine], left: Image, right: Image, *, iterations: int, rounds: int) -> None:
-    matches = match_sparse(left, right) if engines[0].config.start == "depth_prior" else None
+    matches = match_sparse(left, right) if engines[0].needs_matches else None
 
     def run(engine: Engine) -> np.ndarray:
         done = engine.run(left, right, iterations=iterations, volume="stored", matches=matches, on_iteration=None)
@@ -59,7 +60,7 @@ def compare(engines: Sequence[Engine], left: Image, right: Image, *, iterations:
 
     expected = run(engines[0])
     errors = [np.abs(run(engine) - expected) for engine in engines]
-    seconds = take_turns([lambda engine=engine: run(engine) for engine in engines], rounds)
+    seconds = take_turns([functools.partial(run, engine) for engine in engines], rounds)
     for engine, error, taken in zip(engines, errors, seconds, strict=True):
         ratio = np.median(np.divide(taken, seconds[0]))
         print(
@@ -90,7 +91,7 @@ def compare_paths(height: int, width: int, *, threads: int, rounds: int) -> None
         print(f"{name}: ready after {time.process_time() - start:.1f} CPU s")
     results = [run({"merit": merit})["total"] for run in compiled.values()]
     print(f"largest difference: {np.abs(results[0] - results[1]).max():g}")
-    seconds = take_turns([lambda run=run: run({"merit": merit}) for run in compiled.values()], rounds)
+    seconds = take_turns([functools.partial(run, {"merit": merit}) for run in compiled.values()], rounds)
     for name, taken in zip(compiled, seconds, strict=True):
         print(f"{name}: {np.median(taken):.3f} CPU s")
 

@@ -83,7 +83,8 @@ def test_scaling_keeps_size_and_unit(pair):
     class Constant:
         """An engine that always says 5 px."""
 
-        backend, volumes, config, gives_confidence = "onnx", ("stored",), TINY, False
+        backend, volumes, config = "onnx", ("stored",), TINY
+        needs_matches = False
 
         def iterations(self, wanted):
             return 1

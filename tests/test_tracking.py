@@ -25,7 +25,7 @@ class Recorder:
     def __call__(self, left, right, known):
         self.starts.append(known)
         disparity = np.ones(left.shape[:2], np.float32) if self.disparity is None else self.disparity
-        return Prediction(disparity, 1, None)
+        return Prediction(disparity=disparity, left=left, iterations=1)
 
 
 def test_disparities_move_along_with_the_image():

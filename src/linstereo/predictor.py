@@ -261,7 +261,7 @@ class StereoPredictor:
             def shown(t: int, disparity: npt.NDArray[np.float32]) -> None:
                 on_disparity(t, _disparity_at_size(disparity, height, width))
 
-        if self.config.start == "depth_prior":
+        if self.engine.needs_matches:
             matches = match_sparse(*small) if use_prior else SparseMatches.none((run_height, run_width))
         result = self.engine.run(
             *small,

@@ -99,6 +99,8 @@ def test_what_a_file_cannot_do(tiny_file, tiny_checkpoint):
         linstereo.load(tiny_file, precision="bfloat16")
     with pytest.raises(InputError, match="'tensorrt'"):
         linstereo.load(tiny_file, backend="tensorrt")
+    with pytest.raises(InputError, match="at most 64"):
+        linstereo.load(tiny_checkpoint, backend="onnx").predict(*pair, iters=65)
 
 
 def test_a_size_that_does_not_fit_into_memory_is_refused_before_it_is_run(tiny_file, monkeypatch):

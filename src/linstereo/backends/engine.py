@@ -48,6 +48,11 @@ class Engine(Protocol):
         """Whether results have a confidence."""
         ...
 
+    @property
+    def needs_matches(self) -> bool:
+        """Whether it starts from monocular depth, and so from sparse matches."""
+        ...
+
     def iterations(self, wanted: int | None) -> int:
         """Iterations that are run when asked for `wanted`, None for the usual number; an `InputError` if it cannot."""
         ...

@@ -90,7 +90,7 @@ def export_model(
 
 def agreement(one: Engine, other: Engine, left: Image, right: Image, *, iterations: int) -> Agreement:
     """Compare two engines on a pair."""
-    matches = match_sparse(left, right) if one.config.start == "depth_prior" else None
+    matches = match_sparse(left, right) if one.needs_matches else None
     results = [
         engine.run(left, right, iterations=iterations, volume="stored", matches=matches) for engine in (one, other)
     ]

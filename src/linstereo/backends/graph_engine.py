@@ -13,7 +13,7 @@ from linstereo.backends.engine import BackendName, EngineResult, Image
 from linstereo.backends.onnx_file import OnnxFile
 from linstereo.errors import InputError
 from linstereo.export.network import DISPARITY, LEFT, MATCHES, PRIOR, RIGHT
-from linstereo.export.onnx_model import onnx_model
+from linstereo.export.onnx_model import exported_iterations, onnx_model
 from linstereo.extras import require
 from linstereo.geometry.known_disparity import KnownDisparity
 from linstereo.geometry.sparse_matches import SparseMatches
@@ -57,10 +57,15 @@ class GraphEngine:
         """See `Engine.config`."""
         return self._source.config
 
+    @property
+    def needs_matches(self) -> bool:
+        """See `Engine.needs_matches`."""
+        return self.config.start == "depth_prior"
+
     def iterations(self, wanted: int | None) -> int:
         """See `Engine.iterations`."""
         if not isinstance(self._source, OnnxFile):
-            return checked_iterations(self.config.iterations if wanted is None else wanted)
+            return exported_iterations(checked_iterations(self.config.iterations if wanted is None else wanted))
         fixed = self._source.iterations
         if wanted not in (None, fixed):
             checked_iterations(wanted)

@@ -44,6 +44,11 @@ class TorchEngine:
         """See `Engine.gives_confidence`."""
         return self.model.confidence_head is not None
 
+    @property
+    def needs_matches(self) -> bool:
+        """See `Engine.needs_matches`."""
+        return self.model.start.needs_depth
+
     def iterations(self, wanted: int | None) -> int:
         """See `Engine.iterations`."""
         return checked_iterations(self.config.iterations if wanted is None else wanted)

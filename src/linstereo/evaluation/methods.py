@@ -90,7 +90,7 @@ class ModelMethod:
         from linstereo.run_plan import check_scale
 
         check_scale(scale)
-        if zero_start and predictor.config.start != "depth_prior":
+        if zero_start and not predictor.engine.needs_matches:
             raise InputError(
                 f"--zero-start says what a fallback of the depth prior (DPI) costs, but {predictor.name} has none; "
                 "leave it out"

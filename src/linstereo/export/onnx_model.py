@@ -17,6 +17,18 @@ FORMAT = "linstereo-onnx/1"
 LARGEST = (1 << 31) - 1
 """Bytes that a file can hold: the limit of the format that ONNX is written in."""
 
+MOST_ITERATIONS = 64
+"""Of a graph: they are written out one after the other."""
+
+
+def exported_iterations(count: int) -> int:
+    """`count` itself if a graph can hold so many iterations."""
+    if count > MOST_ITERATIONS:
+        raise InputError(
+            f"the number of iterations is {count}; an exported model writes them out, use at most {MOST_ITERATIONS}"
+        )
+    return count
+
 
 def onnx_model(model: LinStereo, *, iterations: int, name: str, trained: bool, licence: str) -> bytes:
     """The content of an ONNX file.
@@ -30,7 +42,7 @@ def onnx_model(model: LinStereo, *, iterations: int, name: str, trained: bool, l
     """
     onnx = require("onnx", extra="export", purpose="writing an ONNX model")
     graph = Graph()
-    write_network(graph, model, iterations)
+    write_network(graph, model, exported_iterations(iterations))
     image = ["height", "width", 3]
     inputs = [_tensor(onnx, LEFT, onnx.TensorProto.UINT8, image), _tensor(onnx, RIGHT, onnx.TensorProto.UINT8, image)]
     outputs = [_tensor(onnx, DISPARITY, onnx.TensorProto.FLOAT, ["height", "width"])]
