@@ -76,7 +76,7 @@ export class CloudViewer {
     const sorted = this.depth.slice().sort();
     this.near = sorted[Math.floor(0.02 * count)] ?? 1;
     this.far = sorted[Math.floor(0.98 * count)] ?? 2;
-    this.middle = sorted[count >> 1] ?? 1.5;
+    this.middle = 2 / (1 / this.near + 1 / this.far); // in the middle of the disparities
     this.view = { fov: 2 * Math.atan(height / (2 * camera.focal * camera.aspect)) * 180 / Math.PI };
     this.reset();
   }
@@ -115,7 +115,7 @@ export class CloudViewer {
     this.camera.fov = Math.min(Math.max(this.view.fov, 20), 75);
     this.camera.near = this.near / 50;
     this.camera.far = this.far * 50;
-    const offset = new THREE.Vector3(0, 0, this.middle * 1.12);
+    const offset = new THREE.Vector3(0, 0, this.middle * 1.2);
     offset.applyAxisAngle(new THREE.Vector3(1, 0, 0), -0.16).applyAxisAngle(new THREE.Vector3(0, 1, 0), 0.22);
     this.camera.position.copy(target).add(offset);
     this.controls.target.copy(target);
