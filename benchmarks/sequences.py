@@ -1,20 +1,18 @@
-"""Sequences: error, flicker and speed of frames that start from the one before, against single pairs.
+"""Sequences: error and flicker of frames that start from the one before, against single pairs.
 
     python benchmarks/sequences.py --write
 
-renders sequences of 100 frames along smooth paths (`linstereo.synthesis.sequences`), predicts them frame by frame as
-single pairs with T and with T / 2 iterations, and as a sequence with T / 2, with and without the filter that steadies;
-then cuts from each sequence into another scene. Writes benchmarks/sequences.md.
+renders a sequence of 100 frames along a smooth path (`linstereo.synthesis.sequences`; others with --kind), predicts it
+frame by frame as single pairs with T and with T / 2 iterations, and as a sequence with T / 2; then cuts from it into
+another scene. Writes benchmarks/sequences.md.
 
 EPE is the mean error over all pixels, bad1 the share that is off by more than a pixel, TEPE the flicker: the mean
-change of a pixel's error from one frame to the next (`linstereo.evaluation.metrics`). Time is CPU time per frame,
-relative to single pairs with T iterations.
+change of a pixel's error from one frame to the next (`linstereo.evaluation.metrics`).
 """
 
 import argparse
 import itertools
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,7 +29,9 @@ from linstereo.synthesis.sequences import StereoSequence
 
 SEQUENCES = {"workshop": (1, True), "tabletop": (3, False)}
 """Kind of scene, with the seed and whether the cameras are noisy."""
+DEFAULT = "workshop"
 CUT_KIND, CUT_SEED = "road", 4
+SCALE = 1.0  # the bundled model would enlarge the frames
 
 Floats = NDArray[np.float32]
 
@@ -43,7 +43,6 @@ class Scores:
         self.errors: list[float] = []
         self.bad: list[float] = []
         self.flicker: list[float] = []
-        self.seconds = 0.0
         self._last: tuple[Floats, Floats] | None = None
 
     def add(self, prediction: Floats, truth: Floats) -> None:
@@ -65,33 +64,26 @@ def singles(predictor: StereoPredictor, samples: Iterator[StereoSample], iters: 
         yield predictor.predict(sample.left, sample.right, iters=iters, scale=SCALE).disparity
 
 
-def tracked(predictor: StereoPredictor, samples: Iterator[StereoSample], *, steady: bool) -> Iterator[Floats]:
+def tracked(predictor: StereoPredictor, samples: Iterator[StereoSample]) -> Iterator[Floats]:
     pairs = ((sample.left, sample.right) for sample in samples)
-    for frame in predictor.track(pairs, steady=steady, scale=SCALE):
+    for frame in predictor.track(pairs, scale=SCALE):
         yield frame.prediction.disparity
-
-
-SCALE = 1.0
 
 
 def measure(predictor: StereoPredictor, sequence: StereoSequence, frames: int) -> dict[str, Scores]:
     """All methods in lockstep, so that every frame is rendered once."""
     cold = predictor.iterations(None)
-    samples, *copies = itertools.tee(rendered(sequence, frames), 5)
+    samples, *copies = itertools.tee(rendered(sequence, frames), 4)
     methods = {
         f"single pairs, T = {cold}": singles(predictor, copies[0], cold),
         f"single pairs, T = {cold // 2}": singles(predictor, copies[1], cold // 2),
-        f"sequence, T = {cold // 2}, not steadied": tracked(predictor, copies[2], steady=False),
-        f"sequence, T = {cold // 2}": tracked(predictor, copies[3], steady=True),
+        f"sequence, T = {cold // 2}": tracked(predictor, copies[2]),
     }
     scores = {name: Scores() for name in methods}
     for sample in samples:
         assert sample.disparity is not None
         for name, predictions in methods.items():
-            start = time.process_time()
-            prediction = next(predictions)
-            scores[name].seconds += time.process_time() - start
-            scores[name].add(prediction, sample.disparity)
+            scores[name].add(next(predictions), sample.disparity)
     return scores
 
 
@@ -105,7 +97,7 @@ def noticed_cut(predictor: StereoPredictor, sequence: StereoSequence, other: Ste
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=100, help="of each sequence (default: 100)")
-    parser.add_argument("--kind", action="append", choices=SEQUENCES, help="only these sequences")
+    parser.add_argument("--kind", action="append", choices=SEQUENCES, help="which (default: workshop)")
     parser.add_argument("--model", help="a checkpoint; by default the bundled model")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="write benchmarks/sequences.md")
@@ -120,18 +112,17 @@ def main() -> None:
         "",
         f"{options.frames} frames of 320 x 640 px each, run at their own size; EPE and TEPE in px, bad1 in per cent.",
         "",
-        "| sequence | method | EPE | bad1 | TEPE (flicker) | CPU time |",
-        "|---|---|---|---|---|---|",
+        "| sequence | method | EPE | bad1 | TEPE (flicker) |",
+        "|---|---|---|---|---|",
     ]
     cuts = []
-    for kind in options.kind or SEQUENCES:
+    for kind in options.kind or [DEFAULT]:
         seed, noisy = SEQUENCES[kind]
         sequence = StereoSequence(seed, kind=kind, noisy=noisy)
         scores = measure(predictor, sequence, options.frames)
-        whole = next(iter(scores.values())).seconds
         for name, score in scores.items():
             figures = f"{np.mean(score.errors):.3f} | {np.mean(score.bad):.2f} | {np.mean(score.flicker):.3f}"
-            lines.append(f"| {kind}{', noisy' * noisy} | {name} | {figures} | {score.seconds / whole:.2f} |")
+            lines.append(f"| {kind}{', noisy' * noisy} | {name} | {figures} |")
         seen, share = noticed_cut(predictor, sequence, other)
         cuts.append(f"{kind}: {'noticed' if seen else 'NOT noticed'}, {share:.0%} of the pixels were found")
         print("\n".join(lines[-len(scores) :]), cuts[-1], sep="\n", flush=True)

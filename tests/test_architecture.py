@@ -96,4 +96,5 @@ def room_of(module: str) -> str:
 
 
 def rooms_of(module: str) -> set[str]:
-    return {"data/formats", "data/datasets"} if module == "linstereo.data" else {room_of(module)}
+    data = {"data/formats", "data/datasets", "data/sequences"}
+    return data if module == "linstereo.data" else {room_of(module)}
