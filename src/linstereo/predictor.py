@@ -66,11 +66,11 @@ class StereoPredictor:
     ) -> None:
         if precision not in PRECISIONS:
             raise InputError(f"the precision is {precision!r}; use {' or '.join(PRECISIONS)}")
-        network = isinstance(model, LinStereo)
+        network = isinstance(model, torch.nn.Module)
         self.device = pick_device(device if network or device is not None else "cpu")
         if self.device.type == "cpu":
             keep_freed_memory()
-        self.engine: Engine = TorchEngine(model, device=self.device) if isinstance(model, LinStereo) else model
+        self.engine: Engine = TorchEngine(model, device=self.device) if isinstance(model, torch.nn.Module) else model
         if not network and (self.device.type != "cpu" or precision != "float32"):
             raise InputError(
                 f"the backend {self.engine.backend} runs on the CPU in float32; leave out the device and the precision"

@@ -33,6 +33,7 @@ class Agreement(NamedTuple):
     width: int
     percentile: float  # px, at `PERCENTILE`
     largest: float  # px
+    mean: float  # disparity of the first one, px: a network that says 0 everywhere agrees with anything
 
 
 def check_target(path: str | os.PathLike[str]) -> Path:
@@ -96,7 +97,13 @@ def agreement(one: Engine, other: Engine, left: Image, right: Image, *, iteratio
     ]
     difference = np.abs(results[0].disparity - results[1].disparity)
     height, width = difference.shape
-    return Agreement(height, width, float(np.percentile(difference, PERCENTILE)), float(difference.max()))
+    return Agreement(
+        height,
+        width,
+        percentile=float(np.percentile(difference, PERCENTILE)),
+        largest=float(difference.max()),
+        mean=float(results[0].disparity.mean()),
+    )
 
 
 def bundled_pair() -> tuple[Image, Image]:

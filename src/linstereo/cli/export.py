@@ -59,6 +59,6 @@ def run(options: argparse.Namespace) -> None:
     for a in found:
         print(
             f"{a.width} x {a.height} px: ONNX Runtime and PyTorch differ by {a.percentile:.1g} px at the "
-            f"{PERCENTILE:g}th percentile, {a.largest:.1g} px at most"
+            f"{PERCENTILE:g}th percentile, {a.largest:.1g} px at most (mean disparity {a.mean:.3g} px)"
         )
     print(f"written: {target} ({target.stat().st_size:,} bytes, T = {iterations})")
