@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 
 from linstereo import __version__
 from linstereo.app.description import HEALTH, PREDICT, RESULT
@@ -17,7 +17,7 @@ from linstereo.app.failures import RefusedError
 from linstereo.app.job_queue import Job, JobQueue
 from linstereo.app.job_request import FILE_PARTS, JobRequest, read_request
 from linstereo.app.negotiation import EVENTS, UNITS, accepted_kinds, wanted_file
-from linstereo.app.responses import CleanedFile, CleanedStream
+from linstereo.app.responses import Cleaned
 from linstereo.app.results import FILE_NAMES, ResultStore, StereoResult, load_result
 from linstereo.app.settings import MAX_ITERATIONS, ServerSettings
 from linstereo.app.stages import process_pair
@@ -116,7 +116,9 @@ def endpoint_routes(service: Service) -> APIRouter:
                     job.cancel()
                     shutil.rmtree(folder, ignore_errors=True)
 
-                return CleanedStream(_events(service, job), after=end, media_type=EVENTS)
+                events = _events(service, job)
+                unbuffered = {"X-Accel-Buffering": "no"}
+                return Cleaned(StreamingResponse(events, media_type=EVENTS, headers=unbuffered), after=end)
             return await _answer(request, service, folder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -141,7 +143,8 @@ def endpoint_routes(service: Service) -> APIRouter:
             raise RefusedError(422, str(error).replace(str(path), name)) from error
         except FileNotFoundError as error:
             raise RefusedError(404, "This result is not kept any more; compute it again") from error
-        return CleanedFile(path, after=lambda: path.unlink(missing_ok=True), name=name, media_type=_media_type(name))
+        made = FileResponse(path, filename=name, media_type=_media_type(name))
+        return Cleaned(made, after=lambda: path.unlink(missing_ok=True))
 
     @router.delete("/results/{key}", include_in_schema=False)
     async def forget(key: str) -> Response:
@@ -198,13 +201,8 @@ async def _answer(request: Request, service: Service, folder: Path) -> Response:
         "X-Linstereo-Unit": UNITS[name],
         "X-Linstereo-Facts": json.dumps(facts),
     }
-    return CleanedFile(
-        path,
-        after=lambda: shutil.rmtree(folder, ignore_errors=True),
-        name=name,
-        media_type=media_type,
-        headers=headers,
-    )
+    answer = FileResponse(path, filename=name, media_type=media_type, headers=headers)
+    return Cleaned(answer, after=lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 async def _disconnected(request: Request) -> None:
