@@ -20,9 +20,9 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 VIEWS = {
-    "desktop": (1440, 900, "light", "room"),
+    "desktop": (1440, 1000, "light", "room"),
     "phone": (390, 844, "light", "reef"),
-    "dark": (1440, 900, "dark", "reef"),
+    "dark": (1440, 1000, "dark", "reef"),
 }
 """Width and height of the window, px, the colour scheme, and the example."""
 PATIENCE = 600  # s

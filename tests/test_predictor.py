@@ -53,6 +53,19 @@ def test_it_is_the_networks_own_output(predictor, pair):
     np.testing.assert_allclose(predictor.predict(*pair, iters=3).disparity, expected, atol=1e-5)
 
 
+def test_the_disparity_after_each_iteration(predictor, pair):
+    seen = {}
+    result = predictor.predict(*pair, iters=3, occlusion=True, on_disparity=seen.__setitem__)
+    assert list(seen) == [0, 1, 2, 3]  # those of the right view are not told
+    np.testing.assert_array_equal(seen[3], result.disparity)
+    np.testing.assert_array_equal(seen[2], predictor.predict(*pair, iters=2).disparity)
+    assert all(disparity.dtype == np.float32 and disparity.shape == (64, 96) for disparity in seen.values())
+    assert (seen[0] == 0).all()  # where this model starts
+    small = {}
+    predictor.predict(*pair, iters=1, scale=0.5, on_disparity=small.__setitem__)
+    assert {disparity.shape for disparity in small.values()} == {(64, 96)}
+
+
 def test_default_iterations_are_the_models(predictor, pair):
     seen = []
     result = predictor.predict(*pair, on_iteration=seen.append)

@@ -1,9 +1,9 @@
 """The page in headless Chromium, with everything but the server out of reach."""
 
+import base64
 import io
 import re
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from tests.app.conftest import png, serving
+from tests.app.conftest import png, running
 from tests.documents import ROOT
 from tests.waiting import wait_until
 
@@ -117,22 +117,22 @@ def driver(tmp_path_factory) -> Iterator[webdriver.Chrome]:
 
 
 @pytest.fixture(scope="module")
-def server(checkpoint, tmp_path_factory):
-    with serving(checkpoint, tmp_path_factory.mktemp("server")) as found:
-        yield found
+def address(predictor, tmp_path_factory) -> Iterator[str]:
+    with running(predictor, tmp_path_factory.mktemp("server")) as client:
+        yield f"{client.base_url}/"
 
 
 @pytest.fixture
-def page(driver, server) -> Page:
-    page = Page(driver, server[1])
+def page(driver, address) -> Page:
+    page = Page(driver, address)
     page.open()
     return page
 
 
 @pytest.fixture(scope="module")
-def shown(driver, server) -> Page:
+def shown(driver, address) -> Page:
     """The page with the result of a pair."""
-    page = Page(driver, server[1])
+    page = Page(driver, address)
     page.open()
     page.choose(REEF / "left" / "clear.png", REEF / "right" / "clear.png")
     page.calibrate()
@@ -179,8 +179,10 @@ def test_the_value_under_the_cursor_is_that_of_the_array(shown):
 def test_two_clicks_measure_a_distance(shown):
     depth = shown.array("depth.npy")
     points = []
-    for x, y in ((60, 140), (400, 250)):
-        shown.hover(x, y, click=True)
+    known = np.argwhere(np.isfinite(cv2.erode(np.where(np.isfinite(depth), depth, -np.inf), np.ones((5, 5)))))
+    known = known[(np.abs(known[:, 1] - 240) > 40) & (known[:, 0] > 80)]  # beside the controls
+    for y, x in (known[len(known) // 5], known[-len(known) // 5]):
+        shown.hover(int(x), int(y), click=True)
         column, row = (int(word) for word in shown.value("pixel").split(", "))
         z = float(depth[row, column])
         points.append(np.array([(column - 239.5) / 420 * z, (row - 159.5) / 420 * z, z]))
@@ -205,8 +207,6 @@ def test_keys_move_the_cursor_and_the_slider(shown):
 def pixels(page: Page, name: str = "map") -> np.ndarray:
     """What a canvas shows."""
     script = "return document.getElementById(arguments[0]).toDataURL('image/png').split(',')[1]"
-    import base64
-
     data = base64.b64decode(page.driver.execute_script(script, name))
     return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
 
@@ -383,24 +383,21 @@ def test_side_by_side_and_example(page, tmp_path):
     assert page.find("focal").get_attribute("value") == "420"
 
 
-def test_a_server_that_has_gone_is_told(driver, checkpoint, tmp_path):
-    with serving(checkpoint, tmp_path) as (process, address):
-        page = Page(driver, address)
+def test_a_server_that_has_gone_is_told(driver, predictor, tmp_path):
+    with running(predictor, tmp_path) as client:
+        page = Page(driver, f"{client.base_url}/")
         page.open()
         page.choose(REEF / "left" / "clear.png", REEF / "right" / "clear.png")
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        page.run()
-        page.finish()
-        assert "The server cannot be reached" in page.text("error")
-        wait_until(lambda: page.text("server-text") == "server is gone")
+    page.run()
+    page.finish()
+    assert "The server cannot be reached" in page.text("error")
+    wait_until(lambda: page.text("server-text") == "server is gone")
 
 
-def test_the_page_asks_for_the_token(driver, checkpoint, tmp_path):
+def test_the_page_asks_for_the_token(driver, predictor, tmp_path):
     token = "correct-horse-battery-staple"
-    with serving(checkpoint, tmp_path, f"--token={token}") as (_, address):
-        assert address.endswith(f"#token={token}")
-        page = Page(driver, address.partition("#")[0])
+    with running(predictor, tmp_path, token=token) as client:
+        page = Page(driver, f"{client.base_url}/")
         page.open()
         page.choose(REEF / "left" / "clear.png", REEF / "right" / "clear.png")
         page.set("iterations", "1")
@@ -409,3 +406,9 @@ def test_the_page_asks_for_the_token(driver, checkpoint, tmp_path):
         page.find("token-text").send_keys(token)
         page.find("token-ok").click()
         wait_until(lambda: page.text("status").startswith("480 x 320 px"))
+        driver.execute_script("sessionStorage.clear()")
+        driver.get("about:blank")
+        page.address += f"#token={token}"
+        page.open()
+        assert "token" not in driver.current_url
+        assert driver.execute_script("return sessionStorage.getItem('token')") == token

@@ -1,5 +1,6 @@
 """What the endpoint answers: maps in every kind, the same numbers as the predictor gives, and clear refusals."""
 
+import base64
 import io
 import json
 import zipfile
@@ -12,6 +13,7 @@ import trimesh
 
 from linstereo.data.formats.pfm import read_pfm
 from tests.app.conftest import as_files, png, running
+from tests.documents import ROOT, blocks
 
 CALIBRATION = {"focal": "80", "baseline": "0.1"}
 
@@ -168,8 +170,6 @@ def test_every_file_of_a_result(client, kept, truth, tmp_path):
 
 
 def test_a_preview_is_the_disparity(kept, truth):
-    import base64
-
     last = [event for event in kept if event["event"] == "iteration"][-1]
     levels = np.frombuffer(base64.b64decode(last["values"]), "<u2").reshape(64, 96)
     np.testing.assert_allclose(levels / last["scale"], truth.disparity, atol=0.5 / last["scale"] + 1e-6)
@@ -290,3 +290,20 @@ def test_a_pair_that_does_not_fit_into_memory(predictor, pair, tmp_path, monkeyp
         response = ask(client, pair)
     assert response.status_code == 422
     assert "memory" in response.json()["error"]
+
+
+def test_the_clients_of_the_documentation(predictor, tmp_path, monkeypatch):
+    """The Python lines of docs/server.md, against a server of their own."""
+    page = ROOT / "docs" / "server.md"
+    (script,) = [block.text for block in blocks(page) if block.kind == "python"]
+    with running(predictor, tmp_path) as client:
+        script = script.replace("http://127.0.0.1:8000", str(client.base_url).rstrip("/"))
+        pairs = ROOT / "examples" / "reef"
+        for side in ("left", "right"):
+            image = cv2.imread(str(pairs / side / "clear.png"))
+            cv2.imwrite(str(tmp_path / f"{side}.png"), image[:64, :96])
+        names: dict = {}
+        monkeypatch.chdir(tmp_path)
+        exec(compile(script, str(page), "exec"), names)
+        assert names["depth"].shape == (64, 96)
+        assert names["depth"].dtype == np.float32

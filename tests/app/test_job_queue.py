@@ -168,3 +168,19 @@ def test_results_expire_and_are_few(predictor, pair, tmp_path):
         answer = client.post("/v1/predict", files=as_files(pair), headers={"Accept": "text/event-stream"})
         key = json.loads(answer.text.splitlines()[-2][6:])["key"]
         assert client.get(f"/v1/results/{key}/disparity.npy").status_code == 404
+
+
+def test_a_failure_inside_is_told_and_the_next_job_runs(predictor, pair, tmp_path, monkeypatch, capfd):
+    def broken(*_, **__):
+        raise ZeroDivisionError("a bug")
+
+    with running(predictor, tmp_path) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr("linstereo.app.stages.predict_views", broken)
+            plain = client.post("/v1/predict", files=as_files(pair))
+            events = client.post("/v1/predict", files=as_files(pair), headers={"Accept": "text/event-stream"})
+        assert plain.status_code == 500
+        assert "failed on this pair" in plain.json()["error"]
+        assert json.loads(events.text.splitlines()[-2][6:])["status"] == 500
+        assert "ZeroDivisionError" in capfd.readouterr().err
+        assert client.post("/v1/predict", files=as_files(pair)).status_code == 200

@@ -1,7 +1,6 @@
 """The command itself: under load, when it is stopped, when it is killed, and when it cannot begin."""
 
 import io
-import os
 import re
 import signal
 import socket
@@ -9,7 +8,6 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-import cv2
 import httpx
 import numpy as np
 import pytest
@@ -135,28 +133,3 @@ def quick_check(checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     yield ["serve", "--port=0", "--check", f"--model={checkpoint}", "--device=cpu"]
     assert list(tmp_path.glob(f"*{PREFIX}*")) == []
-
-
-def test_the_clients_of_the_documentation(checkpoint, tmp_path):
-    """The Python lines of docs/server.md, against a server of their own."""
-    from tests.documents import ROOT, blocks
-
-    page = ROOT / "docs" / "server.md"
-    (script,) = [block.text for block in blocks(page) if block.kind == "python"]
-    with serving(checkpoint, tmp_path) as (_, address):
-        script = script.replace("http://127.0.0.1:8000", address.rstrip("/"))
-        pairs = ROOT / "examples" / "reef"
-        for side in ("left", "right"):
-            image = cv2.imread(str(pairs / side / "clear.png"))
-            cv2.imwrite(str(tmp_path / f"{side}.png"), image[:64, :96])
-        names: dict = {}
-        before = Path.cwd()
-        os.chdir(tmp_path)
-        try:
-            exec(compile(script, str(page), "exec"), names)
-        finally:
-            os.chdir(before)
-        assert names["depth"].shape == (64, 96)
-        assert names["depth"].dtype == np.float32
-        for side in ("left", "right"):
-            (tmp_path / f"{side}.png").unlink()

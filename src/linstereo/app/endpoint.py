@@ -10,14 +10,14 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
-from starlette.background import BackgroundTask
 
 from linstereo import __version__
 from linstereo.app.description import HEALTH, PREDICT, RESULT
-from linstereo.app.failures import CancelledJobError, RefusedError
+from linstereo.app.failures import RefusedError
 from linstereo.app.job_queue import Job, JobQueue
 from linstereo.app.job_request import FILE_PARTS, JobRequest, read_request
 from linstereo.app.negotiation import EVENTS, UNITS, accepted_kinds, wanted_file
+from linstereo.app.responses import Cleaned
 from linstereo.app.results import FILE_NAMES, ResultStore, StereoResult, load_result
 from linstereo.app.settings import MAX_ITERATIONS, ServerSettings
 from linstereo.app.stages import process_pair
@@ -111,9 +111,14 @@ def endpoint_routes(service: Service) -> APIRouter:
             if EVENTS in accepted_kinds(request.headers.get("accept", "")):
                 asked = await service.receive(request, folder)
                 job = _add(service, asked, previews=True)
-                return StreamingResponse(
-                    _events(service, job, folder), media_type=EVENTS, headers={"X-Accel-Buffering": "no"}
-                )
+
+                def end() -> None:
+                    job.cancel()
+                    shutil.rmtree(folder, ignore_errors=True)
+
+                events = _events(service, job)
+                unbuffered = {"X-Accel-Buffering": "no"}
+                return Cleaned(StreamingResponse(events, media_type=EVENTS, headers=unbuffered), after=end)
             return await _answer(request, service, folder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -138,9 +143,8 @@ def endpoint_routes(service: Service) -> APIRouter:
             raise RefusedError(422, str(error).replace(str(path), name)) from error
         except FileNotFoundError as error:
             raise RefusedError(404, "This result is not kept any more; compute it again") from error
-        return FileResponse(
-            path, filename=name, media_type=_media_type(name), background=BackgroundTask(path.unlink, missing_ok=True)
-        )
+        made = FileResponse(path, filename=name, media_type=_media_type(name))
+        return Cleaned(made, after=lambda: path.unlink(missing_ok=True))
 
     @router.delete("/results/{key}", include_in_schema=False)
     async def forget(key: str) -> Response:
@@ -176,6 +180,8 @@ async def _answer(request: Request, service: Service, folder: Path) -> Response:
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if not job.result.done():
             raise RefusedError(499, "The client went away")
+        if job.result.cancelled():
+            raise RefusedError(503, "The server is being stopped; try again later", retry_after=10)
         result = job.result.result()
     finally:
         job.cancel()
@@ -194,10 +200,9 @@ async def _answer(request: Request, service: Service, folder: Path) -> Response:
         "X-Linstereo-Output": name.partition(".")[0],
         "X-Linstereo-Unit": UNITS[name],
         "X-Linstereo-Facts": json.dumps(facts),
-        "Content-Disposition": f'attachment; filename="{name}"',
     }
-    remove = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
-    return FileResponse(path, media_type=media_type, headers=headers, background=remove)
+    answer = FileResponse(path, filename=name, media_type=media_type, headers=headers)
+    return Cleaned(answer, after=lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 async def _disconnected(request: Request) -> None:
@@ -205,30 +210,28 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-async def _events(service: Service, job: Job[StereoResult], folder: Path) -> AsyncIterator[str]:
-    """The events of a job as they come; the last one is `done` or `error`. Ends the job if nobody listens."""
+async def _events(service: Service, job: Job[StereoResult]) -> AsyncIterator[str]:
+    """The events of a job as they come; the last one is `done` or `error`."""
+    while not (job.result.done() and job.events.empty()):
+        waiting = asyncio.ensure_future(job.events.get())
+        waited: set[asyncio.Future[Any]] = {waiting, job.result}
+        await asyncio.wait(waited, timeout=_HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            yield _event(waiting.result())
+        else:
+            waiting.cancel()
+            if not job.result.done():
+                yield ": working\n\n"
+    if job.result.cancelled():
+        yield _event({"event": "error", "status": 503, "error": "The server is being stopped; try again later"})
+        return
     try:
-        while not (job.result.done() and job.events.empty()):
-            waiting = asyncio.ensure_future(job.events.get())
-            waited: set[asyncio.Future[Any]] = {waiting, job.result}
-            await asyncio.wait(waited, timeout=_HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
-                yield _event(waiting.result())
-            else:
-                waiting.cancel()
-                if not job.result.done():
-                    yield ": working\n\n"
-        try:
-            result = job.result.result()
-            key = await asyncio.to_thread(service.store.add, result)
-            yield _event({"event": "done", "key": key, "files": result.file_names(), **result.facts})
-        except RefusedError as refusal:
-            yield _event({"event": "error", "status": refusal.status, "error": refusal.sentence})
-        except (CancelledJobError, asyncio.CancelledError):
-            yield _event({"event": "error", "status": 503, "error": "The server is being stopped; try again later"})
-    finally:
-        job.cancel()
-        shutil.rmtree(folder, ignore_errors=True)
+        result = job.result.result()
+    except RefusedError as refusal:
+        yield _event({"event": "error", "status": refusal.status, "error": refusal.sentence})
+        return
+    key = await asyncio.to_thread(service.store.add, result)
+    yield _event({"event": "done", "key": key, "files": result.file_names(), **result.facts})
 
 
 def _event(content: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ import contextlib
 import math
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -148,6 +149,9 @@ class JobQueue:
         try:
             result = await asyncio.get_running_loop().run_in_executor(self._worker, job.run)
         except BaseException as error:
+            if not isinstance(error, RefusedError | CancelledJobError | asyncio.CancelledError):
+                traceback.print_exception(error)
+                error = RefusedError(500, "The server failed on this pair; what it printed says why")
             if not job.result.done():
                 job.result.set_exception(error)
         else:
