@@ -173,6 +173,7 @@ class StereoPredictor:
         self,
         frames: Iterable[StereoFrame | tuple[ImageLike, ImageLike]],
         *,
+        calibration: CalibrationLike | None = None,
         iters: int | None = None,
         cold_iters: int | None = None,
         scale: float | None = None,
@@ -187,6 +188,7 @@ class StereoPredictor:
         Args:
             frames: pairs (left, right) of images such as `predict` takes, or what the sources of
                 `linstereo.data.sequences` give.
+            calibration: of all frames, see `predict`, for depth and points; raw frames are rectified with it.
             iters: iterations of a frame that starts from the one before; by default half of `cold_iters`.
             cold_iters: iterations of the first frame and of one after a cut; by default the model's own number.
             scale: see `predict`, like `volume` and `on_iteration`.
@@ -196,11 +198,14 @@ class StereoPredictor:
         """
         cold = self.iterations(cold_iters)
         warm = self.iterations(max(cold // 2, 1) if iters is None else iters)
+        camera: StereoCalibration | StereoRig | None = None
+        rectification: Rectification | None = None
 
         def predict(left: Image, right: Image, known: KnownDisparity | None) -> Prediction:
             return self.predict(
                 left,
                 right,
+                calibration=camera,
                 iters=cold if known is None else warm,
                 scale=scale,
                 volume=volume,
@@ -215,6 +220,13 @@ class StereoPredictor:
             values = read_values(*frame[-2:])
             bits = max(bits, used_bits(*values))  # brightness must not jump when a frame holds no bright pixel
             left, right = (to_rgb8(image, bits=bits) for image in values)
+            if calibration is not None and camera is None:
+                camera = _camera(calibration, width=left.shape[1], height=left.shape[0], image="the left image")
+                if isinstance(camera, StereoRig):
+                    rectification = Rectification(camera)
+                    camera = rectification.calibration
+            if rectification is not None:
+                left, right = rectification.left(left), rectification.right(right)
             yield tracker.follow(left, right, stamp=stamp)
 
     def iterations(self, iters: int | None) -> int:

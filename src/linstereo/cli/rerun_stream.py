@@ -12,8 +12,6 @@ from linstereo.errors import InputError
 from linstereo.extras import require
 from linstereo.files import atomic_path
 from linstereo.geometry.calibration import StereoCalibration
-from linstereo.geometry.depth import disparity_to_depth
-from linstereo.geometry.point_cloud import point_cloud
 from linstereo.tracking import TrackedFrame
 
 _JPEG_QUALITY = 85
@@ -62,9 +60,9 @@ class RerunStream:
         recording.log("disparity", rr.DepthImage(disparity))
         if calibration is None:
             return
-        depth = disparity_to_depth(disparity, calibration)
+        depth = frame.prediction.depth
         recording.log("camera/left/depth", rr.DepthImage(np.where(np.isfinite(depth), depth, 0), meter=1.0))
-        cloud = point_cloud(disparity, frame.left, calibration)
+        cloud = frame.prediction.points()
         step = max(-(-len(cloud) // _MOST_POINTS), 1)
         recording.log("camera/points", rr.Points3D(cloud.points[::step], colors=cloud.colours[::step]))
 

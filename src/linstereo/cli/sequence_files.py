@@ -15,9 +15,7 @@ from linstereo.data.formats.depth_maps import write_depth
 from linstereo.data.formats.disparity import read_disparity, write_disparity
 from linstereo.errors import InputError
 from linstereo.files import atomic_path, make_parent, write_file
-from linstereo.geometry.calibration import StereoCalibration
-from linstereo.geometry.depth import disparity_to_depth
-from linstereo.geometry.point_cloud import point_cloud, write_ply
+from linstereo.geometry.point_cloud import write_ply
 from linstereo.tracking import TrackedFrame
 from linstereo.visualize import DisparityPainter
 
@@ -47,7 +45,7 @@ class SequenceFiles:
         folder: of the results.
         outputs: some of disparity, depth, cloud and video, which is made from the disparities.
         suffix: of disparity and depth, png, pfm or npy.
-        calibration: of the rectified frames; without it there is neither depth nor cloud.
+        keep_all: keep unreliable points in the clouds, see `Prediction.points`.
         max_depth: farther points are left out of the clouds, metres; None stands for a disparity of 1 px.
     """
 
@@ -57,31 +55,34 @@ class SequenceFiles:
         *,
         outputs: Collection[str],
         suffix: str,
-        calibration: StereoCalibration | None,
+        keep_all: bool = False,
         max_depth: float | None = None,
     ) -> None:
         self._folder = folder
         self._outputs = set(outputs) | ({"disparity"} if "video" in outputs else set())
         self._suffix = suffix
-        self._calibration = calibration
+        self._keep_all = keep_all
         self._max_depth = max_depth
         self.rows = _read_index(folder / INDEX)
         write_file(folder / INDEX, _text([_COLUMNS, *map(_cells, itertools.count(), self.rows)]))
 
     def add(self, frame: TrackedFrame) -> None:
-        """Write the results of the next frame, and then its line in the index."""
+        """Write the results of the next frame, and then its line in the index.
+
+        Without a calibration there is neither depth nor cloud.
+        """
         number = len(self.rows)
-        disparity, calibration = frame.prediction.disparity, self._calibration
+        disparity, calibration = frame.prediction.disparity, frame.prediction.calibration
         if "disparity" in self._outputs:
             write_disparity(make_parent(self.disparity_file(number)), disparity)
         if calibration is not None and "depth" in self._outputs:
             unit = "mm" if self._suffix == "png" else "m"
             write_depth(
                 make_parent(self._folder / f"depth_{unit}" / f"{number:06d}.{self._suffix}"),
-                disparity_to_depth(disparity, calibration),
+                frame.prediction.depth,
             )
         if calibration is not None and "cloud" in self._outputs:
-            cloud = point_cloud(disparity, frame.left, calibration, max_depth=self._max_depth)
+            cloud = frame.prediction.points(keep_all=self._keep_all, max_depth=self._max_depth)
             write_ply(make_parent(self._folder / "cloud_m" / f"{number:06d}.ply"), cloud)
         low, high = (float(value) for value in np.percentile(disparity, _RANGE))
         row = Row(frame.stamp, frame.cold, frame.followed, low, high)

@@ -64,7 +64,7 @@ def follow_sequence(options: argparse.Namespace) -> None:
             folder.path,
             outputs=outputs,
             suffix=options.format,
-            calibration=calibration,
+            keep_all=options.keep_all,
             max_depth=options.max_depth,
         )
         stream = None
@@ -116,6 +116,7 @@ def _follow(
     total = source.count if options.limit is None else min(options.limit, source.count or options.limit)
     tracked = predictor.track(
         frames,
+        calibration=calibration,
         iters=options.warm_iters,
         cold_iters=options.iters,
         scale=options.scale,
@@ -175,6 +176,7 @@ def _settings(
     """What decides the results, for resuming; --limit does not, so that a longer run can follow a shorter one."""
     names = ("source", "right", "layout", "fps", "left_topic", "right_topic", "sync_tolerance", "format", "scale")
     return {name: getattr(options, name) for name in (*names, "iters", "warm_iters", "no_steady")} | {
+        "keep_all": options.keep_all,
         "max_depth": None if options.max_depth is None else str(options.max_depth),  # JSON has no infinity
         "model": predictor.name,
         "precision": predictor.precision,

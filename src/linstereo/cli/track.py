@@ -66,6 +66,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "beyond 65.535 m), or pfm or npy, with pixels and metres as 32-bit floats",
     )
     group.add_argument(
+        "--keep-all",
+        action="store_true",
+        help="keep points in the clouds that are unsure, or at edges where they would fly",
+    )
+    group.add_argument(
         "--rerun",
         metavar="FILE",
         help=f"stream images, disparity, depth and points into FILE.rrd for the Rerun viewer, or, with the word "
