@@ -1,4 +1,4 @@
-# make demo   disparity, depth, point clouds and pictures of the bundled pairs, into out/
+# make demo   disparity, depth, confidence, filtered point clouds and pictures of the bundled pairs, into out/
 # make test   all tests
 # make lint   ruff, mypy, and what may import what (import-linter)
 # make blender   Blender's Python module into .venv-blender (1 GB), for `linstereo seastereo render`
