@@ -17,7 +17,7 @@ def test_what_is_blended_between_two_surfaces_is_an_edge():
     np.testing.assert_array_equal(flying_edges(disparity.T), edges.T)
 
 
-@pytest.mark.parametrize("slope", [0.0, 0.1, 0.24, -0.24])
+@pytest.mark.parametrize("slope", [0.0, 0.1, 0.19, -0.19])
 def test_a_slanted_surface_has_no_edges(slope):
     column = np.arange(60, dtype=np.float32)
     disparity = np.tile(30 + slope * column, (10, 1)).astype(np.float32)
