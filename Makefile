@@ -1,4 +1,4 @@
-# make demo   disparity, depth, point clouds and pictures of the bundled pairs, into out/
+# make demo   disparity, depth, confidence, filtered point clouds and pictures of the bundled pairs, into out/
 # make serve   the page where depth can be seen, at http://127.0.0.1:8000
 # make test   all tests
 # make lint   ruff, mypy, and what may import what (import-linter)

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from linstereo.checkpoints.checkpoint import FILE_NAME, find_model, load_checkpoint, save_checkpoint
+from linstereo.checkpoints.checkpoint import FILE_NAME, find_model, load_checkpoint, read_config, save_checkpoint
 from linstereo.checkpoints.checkpoint_file import read_header, read_safetensors
 from linstereo.errors import InputError
 from linstereo.evaluation.confidence_metrics import expected_calibration_error, reliability
@@ -29,6 +29,7 @@ from linstereo.model.presets import build_confidence_head
 from linstereo.predictor import StereoPredictor
 from linstereo.runs import RunFolder
 from linstereo.training.confidence_states import CapturedState, capture, load_captured, save_captured, stack
+from linstereo.training.run import check_backbone_weights
 from linstereo.training.sources import DrawOrder, open_sources
 
 STATE_FILE = "confidence.safetensors"
@@ -68,6 +69,8 @@ class ConfidenceRecipe:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise InputError(f"the number of {name} is {value}; give {least} to {most}")
+        if not 0 <= self.seed < 1 << 63:
+            raise InputError(f"the seed is {self.seed}; give 0 to {(1 << 63) - 1}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +114,7 @@ def train_confidence(
     sources = open_sources(recipe.data, seed=recipe.seed, what="data to learn the confidence from")
     with RunFolder.open(session.folder) as run:
         run.settle(run_settings(recipe, file))
+        check_backbone_weights(read_config(file)[0], backbone_weights)
         model = load_checkpoint(file, backbone_weights=backbone_weights)
         model.config = dataclasses.replace(model.config, confidence=recipe.width)
         with torch.random.fork_rng(devices=[]):
