@@ -20,10 +20,11 @@ from linstereo.geometry.depth import disparity_to_depth
 from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.point_cloud import PointCloud, point_cloud
 from linstereo.geometry.sparse_matches import SparseMatches, match_sparse
-from linstereo.memory_limits import available_memory, memory_errors_told
+from linstereo.memory_limits import available_memory, memory_errors_told, within_budget
 from linstereo.model.backbone import DepthAnything3
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.depth_prior import DepthPriorReport
+from linstereo.model.large_images import predict_in_strips
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.precision import PRECISIONS
 from linstereo.model.presets import build, checked_iterations, preset
@@ -92,6 +93,8 @@ class StereoPredictor:
         self.device = pick_device(device)
         if self.device.type == "cpu":
             keep_freed_memory()
+        self.memory: int | None = None
+        """Bytes that the process may take, by the user's word; None for all that is free."""
         self.model = model.to(self.device).eval()
         self.trained = trained
         self.name = name
@@ -155,7 +158,7 @@ class StereoPredictor:
         On the CPU the memory it will take is estimated from its size and compared with what is available. Arguments
         are those of `predict`.
         """
-        available = available_memory() if self.device.type == "cpu" else None
+        available = within_budget(available_memory(), self.memory) if self.device.type == "cpu" else None
         return plan_run(self.model.config, height, width, scale=scale, volume=volume, available=available)
 
     def _run(
@@ -169,6 +172,9 @@ class StereoPredictor:
     ) -> Prediction:
         """Predict a pair of images, uint8 [H, W, 3]."""
         height, width = left.shape[:2]
+        if plan.strips is not None:
+            disparity = self._run_large(left, right, plan, iterations, on_iteration, use_prior)
+            return Prediction(disparity, iterations, None)
         run_height, run_width = plan.height, plan.width
         small = [_resized(image, run_height, run_width) for image in (left, right)]
         matches = None
@@ -186,6 +192,34 @@ class StereoPredictor:
             disparity = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * (width / run_width)
         prior = evidence.prior[0] if evidence.prior else None
         return Prediction(np.ascontiguousarray(disparity, dtype=np.float32), iterations, prior)
+
+    def _run_large(
+        self,
+        left: npt.NDArray[np.uint8],
+        right: npt.NDArray[np.uint8],
+        plan: RunPlan,
+        iterations: int,
+        on_iteration: Callable[[int], None] | None,
+        use_prior: bool,
+    ) -> npt.NDArray[np.float32]:
+        """The disparity of a large pair, see `linstereo.model.large_images`."""
+        assert plan.strips is not None
+        matches = None
+        if self.model.start.needs_depth:
+            size = (plan.strips.coarse_height, plan.strips.coarse_width)
+            small = [_resized(image, *size) for image in (left, right)]
+            matches = [match_sparse(*small) if use_prior else SparseMatches.none(size)]
+        disparity = predict_in_strips(
+            self.model,
+            torch.from_numpy(left),
+            torch.from_numpy(right),
+            plan.strips,
+            iterations=iterations,
+            volume=plan.volume,
+            matches=matches,
+            on_iteration=on_iteration,
+        )
+        return np.ascontiguousarray(disparity.clamp(min=0).float().cpu().numpy())
 
 
 def load(

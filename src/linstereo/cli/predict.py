@@ -2,7 +2,7 @@
 
 import argparse
 
-from linstereo.cli.options import add_calibration_options, add_model_options, thread_count
+from linstereo.cli.options import add_calibration_options, add_model_options, memory_size, thread_count
 
 FORMATS = ("png", "pfm", "npy")  # png first: the only one that can refuse a value, before anything is written
 OUTPUTS = ("disparity", "depth", "cloud", "pictures")
@@ -83,6 +83,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=("stored", "on_the_fly"),
         help="hold all correlations, which is faster, or compute them as they are needed (default: stored while they "
         "take at most 1 GiB and fit into memory)",
+    )
+    parser.add_argument(
+        "--memory",
+        type=memory_size,
+        metavar="SIZE",
+        help="run large pairs so that the process takes at most about this much, such as 2GB (CPU; default: what is "
+        "free)",
     )
     parser.add_argument("--threads", type=thread_count, metavar="N", help="CPU threads (default: PyTorch's choice)")
     parser.set_defaults(run=run)
