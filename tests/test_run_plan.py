@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from linstereo.errors import InputError
-from linstereo.model.large_images import Strips
 from linstereo.model.memory import peak_bytes
 from linstereo.model.presets import preset
 from linstereo.run_plan import needed_bytes, plan_run, strips_bytes
@@ -48,12 +47,16 @@ def test_a_volume_that_was_asked_for_is_not_replaced():
     assert plan_run(COMPACT, 2160, 3840).volume == "on_the_fly"
 
 
-def test_large_pairs_are_run_in_two_passes_unless_the_scale_is_chosen():
-    plan = plan_run(COMPACT, 2160, 3840)
-    assert plan.strips == Strips(coarse_height=736, coarse_width=1344, rows=2176)  # all rows at once
-    assert plan_run(COMPACT, 2160, 3840, scale=1).strips is None
-    assert plan_run(COMPACT, 1080, 1920).strips is None
-    assert plan_run(PAPER, 2160, 3840).strips is None
+def test_only_what_does_not_fit_is_run_in_two_passes():
+    assert plan_run(COMPACT, 2160, 3840).strips is None
+    plan = plan_run(COMPACT, 2160, 3840, available=2 * GB)
+    assert plan.strips is not None
+    assert (plan.strips.coarse_height, plan.strips.coarse_width) == (736, 1344)
+    for options in ({"scale": 1}, {"volume": "on_the_fly"}):
+        with pytest.raises(InputError, match="needs about"):
+            plan_run(COMPACT, 2160, 3840, available=2 * GB, **options)
+    with pytest.raises(InputError, match="needs about"):
+        plan_run(PAPER, 2160, 3840, available=2 * GB)
 
 
 def test_strips_are_as_tall_as_memory_allows():

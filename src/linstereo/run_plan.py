@@ -19,8 +19,7 @@ MAX_OWN_SCALE = 2.0  # largest factor by which they are unless the user says so
 STORED_VOLUME_LIMIT = 1 << 30  # bytes of correlations above which they are computed on the fly
 IMAGE_BYTES = 24  # for each pixel of a pair: both images as decoded and as RGB, and the disparity
 ADVICE_SHARE = 0.9  # of the available memory that advice counts on, since the next run will not find just as much
-LARGE_PIXELS = 3_000_000  # above which images are run in two passes, unless the user chooses the scale
-COARSE_PIXELS = 1_000_000  # that the images of the first of them have, about
+COARSE_PIXELS = 1_000_000  # that the images of the coarse pass have, about, where the whole does not fit
 LARGE_BYTES = 80  # for each pixel of a large pair: images, features of both, and the disparity
 FEATURE_BYTES = 100  # for each pixel: what making the features of one image takes beside them
 STRIP_BYTES = 235  # for each pixel of a strip
@@ -54,8 +53,8 @@ def plan_run(
         height: of the images, px.
         width: of the images, px.
         scale: factor by which they are resized, in (0, 4]; None stands for 1, or for `working_size` if the network
-            wants small images enlarged. Large images are run in two passes (`linstereo.model.large_images`) only for
-            None, and so are those of which the whole does not fit.
+            wants small images enlarged. Images of which the whole does not fit are run in two passes
+            (`linstereo.model.large_images`), but only for None.
         volume: how correlations are held; None stands for stored while that takes at most 1 GiB and fits.
         available: bytes of memory that may be taken; None if nobody knows.
     """
@@ -66,10 +65,6 @@ def plan_run(
             f"the images are {run_width} x {run_height} px after scaling by {scale}; use a larger scale, at least "
             f"{MIN_SIDE} px a side are needed"
         )
-    if scale is None and run_height * run_width > LARGE_PIXELS:
-        strips = _strips(config, height, width, available=available, volume=volume or "on_the_fly")
-        if strips is not None:
-            return RunPlan(height, width, volume or "on_the_fly", strips)
     stored = volume_bytes(config, run_height, run_width) <= STORED_VOLUME_LIMIT
     kinds: tuple[VolumeKind, ...] = (volume,) if volume else ("stored", "on_the_fly") if stored else ("on_the_fly",)
     for kind in kinds:
