@@ -1,5 +1,6 @@
 """How a pair is run, judged from its size and the memory that is there."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from linstereo.errors import InputError
 from linstereo.model.memory import peak_bytes
 from linstereo.model.presets import preset
-from linstereo.run_plan import needed_bytes, plan_run
+from linstereo.run_plan import needed_bytes, plan_run, strips_bytes
 
 COMPACT, PAPER = preset("compact"), preset("paper")
 GB = 10**9
@@ -31,8 +32,11 @@ def test_the_smaller_volume_is_chosen_if_only_that_fits():
     assert plan_run(COMPACT, 1080, 1920, available=stored).volume == "stored"
     assert plan_run(COMPACT, 1080, 1920, available=stored - 1).volume == "on_the_fly"
     assert plan_run(COMPACT, 1080, 1920, available=on_the_fly).volume == "on_the_fly"
+    assert plan_run(COMPACT, 1080, 1920, available=on_the_fly - 1).strips is not None
+    with pytest.raises(InputError, match=r"a pair of 1920 x 1080 px needs about 1\.\d GB of memory, but 0\.2 GB are"):
+        plan_run(COMPACT, 1080, 1920, available=GB // 4)
     with pytest.raises(InputError, match=r"a pair of 1920 x 1080 px needs about 1\.\d GB of memory, but 1\.\d GB are"):
-        plan_run(COMPACT, 1080, 1920, available=on_the_fly - 1)
+        plan_run(COMPACT, 1080, 1920, scale=1, available=on_the_fly - 1)
 
 
 def test_a_volume_that_was_asked_for_is_not_replaced():
@@ -41,6 +45,31 @@ def test_a_volume_that_was_asked_for_is_not_replaced():
         plan_run(COMPACT, 1080, 1920, volume="stored", available=available)
     assert plan_run(COMPACT, 2160, 3840, volume="stored").volume == "stored"
     assert plan_run(COMPACT, 2160, 3840).volume == "on_the_fly"
+
+
+def test_only_what_does_not_fit_is_run_in_two_passes():
+    assert plan_run(COMPACT, 2160, 3840).strips is None
+    plan = plan_run(COMPACT, 2160, 3840, available=2 * GB)
+    assert plan.strips is not None
+    assert (plan.strips.coarse_height, plan.strips.coarse_width) == (736, 1344)
+    for options in ({"scale": 1}, {"volume": "on_the_fly"}):
+        with pytest.raises(InputError, match="needs about"):
+            plan_run(COMPACT, 2160, 3840, available=2 * GB, **options)
+    with pytest.raises(InputError, match="needs about"):
+        plan_run(PAPER, 2160, 3840, available=2 * GB)
+
+
+def test_strips_are_as_tall_as_memory_allows():
+    rows = []
+    for gigabytes in (2.2, 1.9, 1.7):
+        plan = plan_run(COMPACT, 2160, 3840, available=round(gigabytes * GB))
+        assert plan.strips is not None
+        rows.append(plan.strips.rows)
+        assert strips_bytes(COMPACT, 2160, 3840, plan.strips, plan.volume) <= gigabytes * GB
+        taller = dataclasses.replace(plan.strips, rows=plan.strips.rows + 32)
+        assert strips_bytes(COMPACT, 2160, 3840, taller, plan.volume) > gigabytes * GB
+    assert rows == sorted(rows, reverse=True)
+    assert rows[-1] < rows[0]
 
 
 def test_the_scale_that_is_named_fits():

@@ -33,6 +33,25 @@ def available_memory(root: Path = Path("/")) -> int | None:
     return max(min(known), 0) + _kept_by_allocator() if known else None
 
 
+def within_budget(available: int | None, budget: int | None) -> int | None:
+    """Bytes that may still be taken if this process is to hold at most `budget` bytes; None if nobody limits it.
+
+    Args:
+        available: what `available_memory` says.
+        budget: bytes of resident memory that the process may have; None for no such limit.
+    """
+    if budget is None:
+        return available
+    left = max(budget - _resident(), 0) + _kept_by_allocator()
+    return left if available is None else min(left, available)
+
+
+def _resident() -> int:
+    """Bytes of memory that this process holds; 0 where the system does not tell."""
+    fields = _text(Path("/proc/self/statm")).split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception of Python, numpy, OpenCV or PyTorch says that memory has run out."""
     return isinstance(error, MemoryError) or (

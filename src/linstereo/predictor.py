@@ -27,7 +27,7 @@ from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.rectification import Rectification
 from linstereo.geometry.sparse_matches import SparseMatches, match_sparse
 from linstereo.geometry.stereo_rig import StereoRig
-from linstereo.memory_limits import available_memory, memory_errors_told
+from linstereo.memory_limits import available_memory, memory_errors_told, within_budget
 from linstereo.model.backbone import DepthAnything3
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.linstereo import LinStereo
@@ -75,6 +75,8 @@ class StereoPredictor:
             raise InputError(
                 f"the backend {self.engine.backend} runs on the CPU in float32; leave out the device and the precision"
             )
+        self.memory: int | None = None
+        """Bytes that the process may take, by the user's word; None for all that is free."""
         self.trained = trained
         self.name = name
         self.precision = precision
@@ -244,7 +246,7 @@ class StereoPredictor:
         On the CPU the memory it will take is estimated from its size and compared with what is available. Arguments
         are those of `predict`.
         """
-        available = available_memory() if self.device.type == "cpu" else None
+        available = within_budget(available_memory(), self.memory) if self.device.type == "cpu" else None
         if volume not in (None, *self.engine.volumes):
             raise InputError(f"the backend {self.engine.backend} has no volume {volume!r}; use the backend torch")
         volume = self.engine.volumes[0] if len(self.engine.volumes) == 1 else volume
@@ -262,10 +264,16 @@ class StereoPredictor:
         start: KnownDisparity | None,
     ) -> Prediction:
         """Predict a pair of images, uint8 [H, W, 3]."""
+        if plan.strips is not None:
+            large = self.torch_engine.run_large(
+                left, right, plan.strips, iterations=iterations, volume=plan.volume, on_iteration=on_iteration
+            )
+            if on_disparity is not None:
+                on_disparity(iterations, large.disparity)
+            return Prediction(disparity=large.disparity, left=left, iterations=iterations, confidence=large.confidence)
         height, width = left.shape[:2]
         run_height, run_width = plan.height, plan.width
         small = [_resized(image, run_height, run_width) for image in (left, right)]
-        matches = None
         start_here = None if start is None else start.resized(run_height, run_width)
         shown = None
         if on_disparity is not None:
@@ -273,6 +281,7 @@ class StereoPredictor:
             def shown(t: int, disparity: npt.NDArray[np.float32]) -> None:
                 on_disparity(t, _disparity_at_size(disparity, height, width))
 
+        matches = None
         if self.engine.needs_matches:
             matches = match_sparse(*small) if use_prior else SparseMatches.none((run_height, run_width))
         result = self.engine.run(

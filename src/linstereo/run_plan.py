@@ -8,9 +8,10 @@ import math
 
 from linstereo.errors import InputError
 from linstereo.model.cost_volume import VolumeKind
+from linstereo.model.large_images import OVERLAP, Strips
 from linstereo.model.memory import peak_bytes, volume_bytes
 from linstereo.model.presets import LinStereoConfig
-from linstereo.model.strides import PAD_TO
+from linstereo.model.strides import PAD_TO, padded
 
 MIN_SIDE = PAD_TO  # px; the smallest image the network takes
 MAX_SCALE = 4.0  # largest factor by which images may be enlarged
@@ -18,16 +19,22 @@ MAX_OWN_SCALE = 2.0  # largest factor by which they are unless the user says so
 STORED_VOLUME_LIMIT = 1 << 30  # bytes of correlations above which they are computed on the fly
 IMAGE_BYTES = 24  # for each pixel of a pair: both images as decoded and as RGB, and the disparity
 ADVICE_SHARE = 0.9  # of the available memory that advice counts on, since the next run will not find just as much
+COARSE_PIXELS = 1_000_000  # that the images of the coarse pass have, about, where the whole does not fit
+LARGE_BYTES = 80  # for each pixel of a large pair: images, features of both, and the disparity
+FEATURE_BYTES = 100  # for each pixel: what making the features of one image takes beside them
+STRIP_BYTES = 235  # for each pixel of a strip
+LARGE_FIXED = 64 << 20  # bytes that do not depend on the size
 RESULT_BYTES = 120  # for each pixel: what making depth, point cloud and pictures takes
 
 
 @dataclasses.dataclass(frozen=True)
 class RunPlan:
-    """The size that the network sees, in px, and how correlations are held."""
+    """The size that the network sees, in px, how correlations are held, and in which strips a large pair is run."""
 
     height: int
     width: int
     volume: VolumeKind
+    strips: Strips | None = None
 
 
 def plan_run(
@@ -46,7 +53,8 @@ def plan_run(
         height: of the images, px.
         width: of the images, px.
         scale: factor by which they are resized, in (0, 4]; None stands for 1, or for `working_size` if the network
-            wants small images enlarged.
+            wants small images enlarged. Images of which the whole does not fit are run in two passes
+            (`linstereo.model.large_images`), but only for None.
         volume: how correlations are held; None stands for stored while that takes at most 1 GiB and fits.
         available: bytes of memory that may be taken; None if nobody knows.
     """
@@ -63,6 +71,10 @@ def plan_run(
         if available is None or needed_bytes(config, height, width, scale=scale, volume=kind) <= available:
             return RunPlan(run_height, run_width, kind)
     assert available is not None
+    if scale is None and volume is None and (run_height, run_width) == (height, width):
+        strips = _strips(config, height, width, available=available, volume="on_the_fly")
+        if strips is not None:
+            return RunPlan(height, width, "on_the_fly", strips)
     needed = needed_bytes(config, height, width, scale=scale, volume=kinds[-1])
     at = "" if (run_height, run_width) == (height, width) else f", run at {run_width} x {run_height} px,"
     raise InputError(
@@ -75,6 +87,38 @@ def needed_bytes(config: LinStereoConfig, height: int, width: int, *, scale: flo
     """Bytes that a pair of height x width px takes at most: images, prediction, and making results of it."""
     network = peak_bytes(config, *_run_size(config, height, width, scale), volume)
     return IMAGE_BYTES * height * width + max(network, RESULT_BYTES * height * width)
+
+
+def strips_bytes(config: LinStereoConfig, height: int, width: int, strips: Strips, volume: VolumeKind) -> int:
+    """Bytes that a pair of height x width px takes at most in two passes; as `needed_bytes`."""
+    pixels = height * width
+    coarse = IMAGE_BYTES * pixels + peak_bytes(config, strips.coarse_height, strips.coarse_width, "stored")
+    strip_pixels = min(strips.rows, padded(height)) * width
+    strip = STRIP_BYTES * strip_pixels
+    if volume == "stored":
+        strip += volume_bytes(config, strips.rows, width)
+    refinement = LARGE_FIXED + LARGE_BYTES * pixels + max(FEATURE_BYTES * pixels, strip)
+    return max(coarse, refinement, (IMAGE_BYTES + RESULT_BYTES) * pixels)
+
+
+def _strips(
+    config: LinStereoConfig, height: int, width: int, *, available: int | None, volume: VolumeKind
+) -> Strips | None:
+    """The tallest strips that fit into memory; None if none do, or the images are too small for two passes.
+
+    For the compact backbone only: what others take for whole images leaves nothing to be saved by strips.
+    """
+    if config.backbone != "compact":
+        return None
+    factor = min(math.sqrt(COARSE_PIXELS / (height * width)), 0.5)
+    coarse_height, coarse_width = (round(factor * side / PAD_TO) * PAD_TO for side in (height, width))
+    if min(coarse_height, coarse_width) < 2 * PAD_TO:
+        return None
+    for rows in range(padded(height), 2 * OVERLAP, -PAD_TO):
+        strips = Strips(coarse_height, coarse_width, rows)
+        if available is None or strips_bytes(config, height, width, strips, volume) <= available:
+            return strips
+    return None
 
 
 def check_scale(scale: float | None) -> None:

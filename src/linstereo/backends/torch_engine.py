@@ -13,6 +13,7 @@ from linstereo.backends.engine import BackendName, EngineResult, Image
 from linstereo.geometry.known_disparity import KnownDisparity
 from linstereo.geometry.sparse_matches import SparseMatches
 from linstereo.model.cost_volume import VolumeKind
+from linstereo.model.large_images import Strips, predict_in_strips
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import LinStereoConfig, checked_iterations
 from linstereo.model.strides import FINEST
@@ -98,6 +99,33 @@ class TorchEngine:
             disparity,
             prior=evidence.prior[0] if evidence.prior else None,
             confidence=None if sure is None else sure[0, 0].cpu().numpy(),
+        )
+
+    @torch.inference_mode()
+    def run_large(
+        self,
+        left: Image,
+        right: Image,
+        strips: Strips,
+        *,
+        iterations: int,
+        volume: VolumeKind,
+        on_iteration: Callable[[int], None] | None = None,
+    ) -> EngineResult:
+        """As `run`, for images that do not fit into memory in one piece, see `linstereo.model.large_images`."""
+        disparity, confidence = predict_in_strips(
+            self.model,
+            torch.from_numpy(left),
+            torch.from_numpy(right),
+            strips,
+            iterations=iterations,
+            volume=volume,
+            on_iteration=on_iteration,
+        )
+        return EngineResult(
+            np.ascontiguousarray(disparity.clamp(min=0).float().cpu().numpy()),
+            prior=None,
+            confidence=None if confidence is None else confidence.cpu().numpy(),
         )
 
 

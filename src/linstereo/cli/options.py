@@ -58,6 +58,15 @@ def share(text: str) -> float:
     return value
 
 
+def memory_size(text: str) -> int:
+    """Parse a number of bytes such as "2GB" or "800MB" for argparse."""
+    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?(MB|GB)", text, re.IGNORECASE)
+    size = round(float(match[1]) * {"MB": 1e6, "GB": 1e9}[match[2].upper()]) if match else 0
+    if not 100_000_000 <= size <= 1e15:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of memory; write it as 2GB or 800MB, from 100MB")
+    return size
+
+
 def add_calibration_options(group: "argparse._ArgumentGroup", *, required: bool = False) -> None:
     """Declare the calibration file and how it is to be read."""
     group.add_argument(

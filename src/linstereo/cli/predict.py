@@ -2,7 +2,7 @@
 
 import argparse
 
-from linstereo.cli.options import add_calibration_options, add_model_options, share, thread_count
+from linstereo.cli.options import add_calibration_options, add_model_options, memory_size, share, thread_count
 
 FORMATS = ("pfm", "npy", "png", "exr")
 OUTPUTS = ("disparity", "depth", "confidence", "masks", "cloud", "pictures")
@@ -106,6 +106,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=("stored", "on_the_fly"),
         help="hold all correlations, which is faster, or compute them as they are needed (default: stored while they "
         "take at most 1 GiB and fit into memory)",
+    )
+    parser.add_argument(
+        "--memory",
+        type=memory_size,
+        metavar="SIZE",
+        help="run large pairs so that the process takes at most about this much, such as 2GB (CPU; default: what is "
+        "free)",
     )
     parser.add_argument("--threads", type=thread_count, metavar="N", help="CPU threads (default: PyTorch's choice)")
     parser.set_defaults(run=run)

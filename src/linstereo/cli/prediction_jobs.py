@@ -87,6 +87,7 @@ def predict_given_pairs(options: argparse.Namespace) -> int:
     jobs = list(check_pairs(pairing.pairs, options, outputs, bad))
     with chosen_threads(options.threads), output_folder(options.out) as out:
         predictor = load_model(options)
+        predictor.memory = options.memory
         jobs = list(check_memory(jobs, predictor, options, bad))
         unknown = next((job.left for job in jobs if job.calibration is None), None)
         if unknown and outputs != {"disparity"}:

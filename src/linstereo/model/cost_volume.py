@@ -263,22 +263,26 @@ class HierarchicalCostVolumes(nn.Module):
             features: one [2 * B, C_s, h_s, w_s] tensor per scale; the B left images first, then the B right ones.
             kind: which implementation holds the correlations.
         """
-        volumes = []
-        for project, feature in zip(self.project, features, strict=False):
-            left, right = project(feature).chunk(2)  # [B, c_f, h, w] each
-            volumes.append(build_volume(left, right, levels=self.levels, radius=self.radius, kind=kind))
-        return volumes
+        sides = [projected.chunk(2) for projected in self.projected(features)]  # [B, c_f, h, w] each
+        return [self.volume(left, right, kind=kind) for left, right in sides]
+
+    def projected(self, features: Sequence[Tensor]) -> list[Tensor]:
+        """What is correlated, of each image by itself: [B, c_f, h, w] for each volume, finest first."""
+        return [project(feature) for project, feature in zip(self.project, features, strict=False)]
+
+    def volume(self, left: Tensor, right: Tensor, *, kind: VolumeKind) -> CostVolume:
+        """The volume of one scale from `projected` features."""
+        return build_volume(left, right, levels=self.levels, radius=self.radius, kind=kind)
 
 
 class PooledCostVolume(HierarchicalCostVolumes):
     """The ablation "HSCV (pooled)": all scales brought to 1/4, summed into one feature, one volume."""
 
-    def forward(self, features: Sequence[Tensor], *, kind: VolumeKind = "stored") -> list[CostVolume]:
-        """Build the single volume at 1/4; arguments as in `HierarchicalCostVolumes.forward`."""
+    def projected(self, features: Sequence[Tensor]) -> list[Tensor]:
+        """The sum of all scales at 1/4; see `HierarchicalCostVolumes.projected`."""
         size = features[0].shape[-2:]
         scales = [
             F.interpolate(project(feature), size=size, mode="bilinear", align_corners=False)
             for project, feature in zip(self.project, features, strict=True)
         ]
-        left, right = torch.stack(scales).sum(dim=0).chunk(2)  # [B, c_f, H/4, W/4] each
-        return [build_volume(left, right, levels=self.levels, radius=self.radius, kind=kind)]
+        return [torch.stack(scales).sum(dim=0)]  # [B, c_f, H/4, W/4]

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+CHUNK = 1 << 17
+"""Values of a map that are taken at a time where it is faster to stay in the cache."""
 _PLAIN = contextvars.ContextVar("plain", default=False)
 
 
@@ -86,7 +88,8 @@ def single_channel_conv(conv: nn.Conv2d, x: Tensor) -> Tensor:
 class InstanceNorm(nn.InstanceNorm2d):
     """Instance normalisation that is fast on channels-last maps, too.
 
-    PyTorch's own copies such maps into the other order and back.
+    PyTorch's own copies such maps into the other order and back. The fast way overwrites its input, which must be the
+    fresh result of a convolution.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -98,11 +101,13 @@ class InstanceNorm(nn.InstanceNorm2d):
         share = maps.new_full((1, width), 1 / width)
         # Means of rows come first, and their mean in double precision: one long sum would lose digits.
         mean = (share @ maps).double().mean(dim=1, keepdim=True)  # [B, 1, 1, C]
-        square = (share @ maps.square()).double().mean(dim=1, keepdim=True)
+        parts = torch.split(maps, max(CHUNK // (width * maps.shape[3]), 1), dim=1)
+        squares = torch.cat([share @ part.square() for part in parts], dim=1)
+        square = squares.double().mean(dim=1, keepdim=True)
         scale = (square - mean.square()).clamp_(min=0).add_(self.eps).rsqrt_()
         if self.weight is not None:
             scale = scale * self.weight
         shift = -mean * scale
         if self.bias is not None:
             shift = shift + self.bias
-        return torch.addcmul(shift.float(), maps, scale.float()).permute(0, 3, 1, 2)
+        return torch.addcmul(shift.float(), maps, scale.float(), out=maps).permute(0, 3, 1, 2)

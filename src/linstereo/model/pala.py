@@ -9,13 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linstereo.model.fast_paths import fast, linear_gelu
+from linstereo.model.fast_paths import CHUNK, fast, linear_gelu
 from linstereo.model.layers import DepthwiseConv
 from linstereo.model.precision import at_least_float32, without_autocast
 
 EPSILON = 1e-6
-CHUNK = 1 << 17
-"""Values of a map that are taken at a time where it is faster to stay in the cache."""
 NARROW_HEAD = 12
 """Channels of a head up to which one product over all heads is faster than one for each."""
 

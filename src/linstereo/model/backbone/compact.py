@@ -70,7 +70,7 @@ class CompactBackbone(nn.Module):
         """See `Backbone.__call__`; `depth_images` must be 0."""
         if depth_images:
             raise ValueError("the compact backbone gives no monocular depth")
-        x = self.stem(channels_last(((images - 0.5) * 4).to(self.stem.conv.weight.dtype)))  # [B, half, H/2, W/2]
+        x = self.stem(channels_last((images - 0.5).mul_(4).to(self.stem.conv.weight.dtype)))  # [B, half, H/2, W/2]
         quarter = self.quarter(x)  # [B, quarter, H/4, W/4]
         eighth = self.eighth(quarter)  # [B, eighth, H/8, W/8]
         sixteenth = self.sixteenth(eighth)  # [B, sixteenth, H/16, W/16]
