@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from linstereo.efficiency.decoder import Decoder
 from linstereo.model.cost_volume import StoredVolume
+from linstereo.model.fast_paths import plain_paths
 from linstereo.model.linstereo import Evidence, LinStereo
 from linstereo.model.presets import preset
 from linstereo.model.updater import MotionEncoder
@@ -69,7 +70,7 @@ def build_operators(height: int, width: int, device: torch.device) -> list[Opera
 
 def _operator(name: str, decoder: Decoder, evidence: Evidence) -> Operator:
     model = decoder.model
-    with FlopCounterMode(display=False) as counter:
+    with plain_paths(), FlopCounterMode(display=False) as counter:  # the fast paths merge and skip some operations
         decoder.step(evidence)
     parts = (model.motion_encoders, model.updater, model.residual_head)
     parameters = sum(p.numel() for part in parts for p in part.parameters())
