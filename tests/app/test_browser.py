@@ -146,8 +146,8 @@ def shown(driver, address) -> Page:
     )
     page.run()
     page.finish()
+    assert page.text("error") == "", driver.get_log("browser")
     wait_until(lambda: page.find("cloud").get_attribute("data-points"))
-    assert not page.find("error").is_displayed(), page.text("error")
     return page
 
 

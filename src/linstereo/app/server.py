@@ -122,14 +122,15 @@ class WatchedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to watch."""
         super().connection_made(transport)
-        self._silent = 0.0
+        self._silent, self._seen = 0.0, self.cycle
         self._watch()
 
     def _watch(self) -> None:
         if self.transport.is_closing():
             return
         answering = self.cycle is not None and not self.cycle.response_complete
-        self._silent = 0.0 if answering else self._silent + _SILENT / 4
+        self._silent = 0.0 if answering or self.cycle is not self._seen else self._silent + _SILENT / 4
+        self._seen = self.cycle
         if self._silent > _SILENT:
             self.transport.close()
         else:

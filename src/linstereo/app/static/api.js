@@ -75,15 +75,26 @@ export function fileAddress(key, name) {
   return `/v1/results/${key}/${name}`;
 }
 
+/** A file of a result, whole; asked for again if the connection breaks on the way. */
+async function fetchFile(key, name) {
+  for (let trial = 1; ; trial++) {
+    try {
+      return await (await ask(fileAddress(key, name))).blob();
+    } catch (error) {
+      if (error instanceof ServerError && error.status) throw error;
+      if (trial === 3) throw new ServerError(CUT);
+    }
+  }
+}
+
 /** An array [height, width] of a result. */
 export async function fetchArray(key, name) {
-  const buffer = await (await ask(fileAddress(key, name))).arrayBuffer();
-  return parseNpy(buffer);
+  return parseNpy(await (await fetchFile(key, name)).arrayBuffer());
 }
 
 /** A picture of a result. */
 export async function fetchPicture(key, name) {
-  return createImageBitmap(await (await ask(fileAddress(key, name))).blob());
+  return createImageBitmap(await fetchFile(key, name));
 }
 
 /** NumPy's format, version 1: magic, length, a Python dictionary, then the values. */

@@ -14,7 +14,7 @@ void main() {
   shade = tint;
   vec4 place = modelViewMatrix * vec4(position, 1.0);
   gl_Position = projectionMatrix * place;
-  gl_PointSize = clamp(size / -place.z, 1.0, 24.0);
+  gl_PointSize = clamp(size * position.z / place.z, 1.0, 24.0); // a pixel covers more of what is far away
   if (sure < least) gl_Position = vec4(2.0, 2.0, 2.0, 1.0);
 }`;
 const FRAGMENT = `
@@ -152,7 +152,7 @@ export class CloudViewer {
     this.camera.updateProjectionMatrix();
     if (this.points) {
       const pixels = height * this.renderer.getPixelRatio() / (2 * Math.tan(this.camera.fov * Math.PI / 360));
-      this.uniforms.size.value = 1.5 * pixels * this.spacing * this.middle;
+      this.uniforms.size.value = 1.5 * pixels * this.spacing;
     }
     this.render();
   }
