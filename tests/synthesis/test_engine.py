@@ -16,7 +16,7 @@ from linstereo.errors import InputError
 from linstereo.synthesis import engine as engine_module
 from linstereo.synthesis.engine import EngineSettings, RenderedPair, StereoEngine, SyntheticPairs
 from linstereo.synthesis.scene import Material, SceneObject
-from linstereo.synthesis.sensor import CameraFaults, CameraKinds, PairFaults
+from linstereo.synthesis.sensor import CameraFaults, PairFaults
 from linstereo.synthesis.water import WATER_TYPES
 
 SMALL = EngineSettings(height=64, width=96)
@@ -126,15 +126,13 @@ def no_faults(**right):
     return PairFaults(left=CameraFaults(), right=CameraFaults(**right))
 
 
-def photograph(item, *, seed):
+def photograph(item, *, seed, faults):
     rng = np.random.default_rng(seed)
-    return engine_module._Shot(item, water_rng=None, camera_rng=rng, kinds=CameraKinds()).pair("pair")
+    return engine_module._Shot(item, water_rng=None, camera_rng=rng, faults=faults).pair("pair")
 
 
-def photographed(monkeypatch, faults):
-    monkeypatch.setattr(engine_module, "random_faults", lambda rng, **_: faults)
-    item = cluttered(height=120, width=200, focal=180.0)
-    return photograph(item, seed=2)
+def photographed(faults):
+    return photograph(cluttered(height=120, width=200, focal=180.0), seed=2, faults=faults)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +143,9 @@ def photographed(monkeypatch, faults):
         {"full_well": 2000.0, "read_noise": 6.0, "blur": 0.8, "exposure": 1.05},
     ],
 )
-def test_faults_of_the_right_camera_leave_the_left_frame_as_it_is(monkeypatch, fault):
-    clean = photographed(monkeypatch, no_faults())
-    faulty = photographed(monkeypatch, no_faults(**fault))
+def test_faults_of_the_right_camera_leave_the_left_frame_as_it_is(fault):
+    clean = photographed(no_faults())
+    faulty = photographed(no_faults(**fault))
     for name in ("left", "disparity", "depth", "occluded", "right_disparity", "right_occluded"):
         np.testing.assert_array_equal(getattr(faulty, name), getattr(clean, name))
     assert (faulty.right != clean.right).mean() > 0.3
@@ -160,20 +158,19 @@ def test_faults_of_the_right_camera_leave_the_left_frame_as_it_is(monkeypatch, f
     assert abs(shifts[int(np.argmin(errors))]) <= 0.2
 
 
-def test_clean_cameras_show_the_same_colours_on_both_sides(monkeypatch):
-    pair = photographed(monkeypatch, no_faults())
+def test_clean_cameras_show_the_same_colours_on_both_sides():
+    pair = photographed(no_faults())
     image = warped(pair.right.astype(np.float32), pair.disparity)
     seen = ~pair.occluded
     seen[:, :60] = False
     assert np.median(np.abs(image - pair.left)[seen]) <= 1.0
 
 
-def test_exposure_suits_bright_and_dark_scenes(monkeypatch):
+def test_exposure_suits_bright_and_dark_scenes():
     levels = []
     for value in (0.02, 50.0):
         bright = SceneObject(wall(4), Material(WHITE, tint=(value, value, value), shaded=False))
-        monkeypatch.setattr(engine_module, "random_faults", lambda rng, **_: no_faults())
-        pair = photograph(scene(bright), seed=0)
+        pair = photograph(scene(bright), seed=0, faults=no_faults())
         levels.append(pair.left.mean())
     assert levels[0] == pytest.approx(levels[1], abs=1)
     assert 60 < levels[0] < 200
@@ -182,7 +179,7 @@ def test_exposure_suits_bright_and_dark_scenes(monkeypatch):
 def test_a_scene_without_positive_disparity_is_refused():
     far = scene(SceneObject(wall(9), Material(WHITE)), doffs=5.0)
     with pytest.raises(InputError, match="positive disparity"):
-        photograph(far, seed=0)
+        photograph(far, seed=0, faults=no_faults())
 
 
 def test_pairs_as_a_data_set():
