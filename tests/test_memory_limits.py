@@ -128,6 +128,20 @@ except InputError as error:
 
 
 @needs_linux
+def test_strips_fit_into_the_memory_that_the_whole_does_not_fit_into():
+    done = run_limited(
+        """
+image = np.random.default_rng(0).integers(0, 256, (1080, 1920, 3), dtype=np.uint8)
+assert predictor.plan(1080, 1920).strips is not None
+print(predictor.predict(image, image, iters=1).disparity.shape)
+""",
+        1000,
+    )
+    assert done.stderr == ""
+    assert done.stdout == "(1080, 1920)\n"
+
+
+@needs_linux
 def test_what_is_said_to_fit_does_fit():
     """The scale that the refusal names is run under the very same limit, twice; and its volume is not stored."""
     done = run_limited(
@@ -136,7 +150,7 @@ import re
 from linstereo.errors import InputError
 image = np.random.default_rng(0).integers(0, 256, (1080, 1920, 3), dtype=np.uint8)
 try:
-    predictor.plan(1080, 1920)
+    predictor.plan(1080, 1920, scale=1.0)
 except InputError as error:
     scale = float(re.search(r"--scale ([\\d.]+)", str(error))[1])
 for _ in range(2):

@@ -61,7 +61,7 @@ def test_only_what_does_not_fit_is_run_in_two_passes():
 
 def test_strips_are_as_tall_as_memory_allows():
     rows = []
-    for gigabytes in (2.2, 1.9, 1.7):
+    for gigabytes in (2.6, 2.2, 1.9):
         plan = plan_run(COMPACT, 2160, 3840, available=round(gigabytes * GB))
         assert plan.strips is not None
         rows.append(plan.strips.rows)

@@ -20,9 +20,9 @@ STORED_VOLUME_LIMIT = 1 << 30  # bytes of correlations above which they are comp
 IMAGE_BYTES = 24  # for each pixel of a pair: both images as decoded and as RGB, and the disparity
 ADVICE_SHARE = 0.9  # of the available memory that advice counts on, since the next run will not find just as much
 COARSE_PIXELS = 1_000_000  # that the images of the coarse pass have, about, where the whole does not fit
-LARGE_BYTES = 80  # for each pixel of a large pair: images, features of both, and the disparity
-FEATURE_BYTES = 100  # for each pixel: what making the features of one image takes beside them
-STRIP_BYTES = 235  # for each pixel of a strip
+LARGE_BYTES = 90  # for each pixel of a large pair: images, features of both, and the disparity
+FEATURE_BYTES = 115  # for each pixel: what making the features of one image takes beside them
+STRIP_BYTES = 280  # for each pixel of a strip
 LARGE_FIXED = 64 << 20  # bytes that do not depend on the size
 RESULT_BYTES = 120  # for each pixel: what making depth, point cloud and pictures takes
 

@@ -4,6 +4,7 @@ import base64
 import io
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -358,13 +359,25 @@ def test_a_swapped_pair_is_told_and_swapped_back(page):
     assert not page.find("notes").is_displayed()
 
 
-def test_a_request_can_be_cancelled(page):
+def test_a_request_can_be_cancelled(page, predictor, monkeypatch):
+    cancelled = threading.Event()
+    iterate = predictor.model.iterate
+
+    def held(evidence, iterations):
+        for state in iterate(evidence, iterations):
+            yield state
+            cancelled.wait()
+
+    monkeypatch.setattr(predictor.model, "iterate", held)
     page.choose(REEF / "left" / "clear.png", REEF / "right" / "clear.png")
     page.set("iterations", "16")
-    page.run()
-    wait_until(lambda: "Iteration" in page.text("status") or "Cancelled" in page.text("status"))
-    page.find("cancel").click()
-    wait_until(lambda: "Cancelled" in page.text("status"))
+    try:
+        page.run()
+        wait_until(lambda: "Iteration" in page.text("status"))
+        page.find("cancel").click()
+        wait_until(lambda: "Cancelled" in page.text("status"))
+    finally:
+        cancelled.set()
     wait_until(lambda: httpx.get(f"{page.address}v1/health").json()["queue"]["running"] == 0)
     assert page.find("run").is_enabled()
 

@@ -23,6 +23,7 @@ COUNTED_AS = {
     "updaters": "iterations",
     "residual head": "iterations",
     "upsampler": "upsampling",
+    "confidence head": "confidence",
     "coarse pass at half size": "coarse pass",
 }
 """The part measured here that holds each part that `linstereo.checkpoints.summary` counts."""
@@ -33,7 +34,8 @@ def part_names(predictor: StereoPredictor) -> list[str]:
     """The parts of a prediction in the order in which they run."""
     matching = [MATCHING] if predictor.model.start.needs_depth else []
     coarse = ["coarse pass"] if predictor.model.config.coarse_iterations else []
-    return [*matching, *coarse, "backbone", "cost volumes", "start", "iterations", "upsampling"]
+    confidence = ["confidence"] if predictor.gives_confidence else []
+    return [*matching, *coarse, "backbone", "cost volumes", "start", "iterations", "upsampling", *confidence]
 
 
 def counted(summary: Summary) -> dict[str, tuple[int, float]]:
@@ -90,11 +92,14 @@ def run_parts(
         ):
             evidence = model.prepare(*tensors, matches=matches, volume=plan.volume, coarse=coarse)
         on_part("start")
+        before = current = evidence.disparity
         for state in model.iterate(evidence, iterations):
-            last = state
+            last, before, current = state, current, state.disparity
             on_part("iterations")
         disparity = model.upsample(last, evidence)
         on_part("upsampling")
+        if model.confidence(last, evidence, before=before, full=disparity, tolerance=1.0) is not None:
+            on_part("confidence")
     return disparity
 
 
