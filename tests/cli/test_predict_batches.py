@@ -96,7 +96,7 @@ def test_a_full_disk_is_no_bad_pair(quick_model, images, tmp_path, capsys, monke
 
         raise InputError("cannot write: No space left on device") from OSError(28, "No space left on device")
 
-    monkeypatch.setattr("linstereo.cli.prediction_jobs.write_disparity", full)
+    monkeypatch.setattr("linstereo.prediction_files.write_disparity", full)
     assert predict(images, tmp_path / "out", "--skip-bad") == 2
     assert capsys.readouterr().err == "linstereo: cannot write: No space left on device\n"
 
