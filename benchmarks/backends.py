@@ -17,14 +17,14 @@ import numpy as np
 import torch
 
 import linstereo
-from linstereo.backends.engine import Engine, Image
+from linstereo.backends.engine import Engine, EngineRequest, Image
 from linstereo.backends.graph_engine import Compiled, GraphEngine, onnx_runtime
 from linstereo.cli.options import image_size
 from linstereo.export.correlation_start import aggregated
 from linstereo.export.graph import IR_VERSION, OPSET, Graph, Value, cut, reshape, transpose
 from linstereo.geometry.sparse_matches import match_sparse
+from linstereo.image_pairs import read_pair
 from linstereo.model.correlation_start import LARGE_STEP, SMALL_STEP
-from linstereo.predictor import read_pair
 
 
 def main() -> None:
@@ -53,10 +53,10 @@ def main() -> None:
 
 def compare(engines: Sequence[Engine], left: Image, right: Image, *, iterations: int, rounds: int) -> None:
     matches = match_sparse(left, right) if engines[0].needs_matches else None
+    request = EngineRequest(left, right, iterations=iterations, matches=matches)
 
     def run(engine: Engine) -> np.ndarray:
-        done = engine.run(left, right, iterations=iterations, volume="stored", matches=matches, on_iteration=None)
-        return done.disparity
+        return engine.run(request).disparity
 
     expected = run(engines[0])
     errors = [np.abs(run(engine) - expected) for engine in engines]

@@ -1,10 +1,10 @@
-"""Draw the picture at the top of the README: left image, predicted disparity and point cloud of two pairs.
+"""Draw the picture at the top of the README: left image, predicted disparity and point cloud of three pairs.
 
     python examples/result_banner.py docs/images/result.jpg
 
-The pairs are the bundled `examples/room` and a reef that the synthetic engine renders from a seed that was not trained
-on; disparities are those of the bundled model. Everything is procedural, so the picture is free of anybody else's
-rights. Needs the extra `synth`.
+The pairs are the bundled `examples/room`, and a room with plain walls as a small grey camera sees it and a reef, which
+the synthetic engine renders from a seed that was not trained on; disparities are those of the bundled model. Everything
+is procedural, so the picture is free of anybody else's rights. Needs the extra `synth`.
 """
 
 import math
@@ -28,15 +28,18 @@ ROOM = Path(__file__).parent / "room"
 REEF = EngineSettings(
     height=480, width=640, underwater=1.0, max_disparity=0.14, plain=0.0, grey=0.0, noisy=0.0, margins=0.0
 )
-REEF_SEED, REEF_INDEX = 7_000_001, 24
+PLAIN_ROOM = EngineSettings(
+    height=480, width=640, underwater=0.0, max_disparity=0.1, grey=1.0, noisy=1.0, margins=0.0, kind="plain_room"
+)
+SEED, REEF_INDEX, PLAIN_INDEX = 7_000_001, 24, 7
 HEIGHT, WIDTH, GAP = 480, 640, 12  # of a tile, and between tiles, px
 OVERSAMPLING = 2
 BACKGROUND = (16, 18, 24)
 
 
-def reef() -> StereoSample:
-    """A pair under water."""
-    return StereoEngine(REEF).render(seed=REEF_SEED, index=REEF_INDEX).sample()
+def rendered(settings: EngineSettings, index: int) -> StereoSample:
+    """A pair of the engine."""
+    return StereoEngine(settings).render(seed=SEED, index=index).sample()
 
 
 def row(sample: StereoSample, predictor: linstereo.StereoPredictor, *, swing: float, lift: float, far: float) -> Rgb:
@@ -110,14 +113,15 @@ def rotation_y(angle: float) -> npt.NDArray[np.float64]:
 
 
 def banner() -> Rgb:
-    """Both rows."""
+    """All rows."""
     predictor = linstereo.load()
     rows = [
         row(open_dataset("folder", ROOM)[0], predictor, swing=-0.24, lift=0.2, far=6.0),
-        row(reef(), predictor, swing=0.22, lift=0.14, far=16.0),
+        row(rendered(PLAIN_ROOM, PLAIN_INDEX), predictor, swing=-0.2, lift=0.2, far=20.0),
+        row(rendered(REEF, REEF_INDEX), predictor, swing=0.22, lift=0.14, far=16.0),
     ]
     gap = np.full((GAP, rows[0].shape[1], 3), 255, np.uint8)
-    return np.vstack([rows[0], gap, rows[1]])
+    return np.vstack([rows[0], gap, rows[1], gap, rows[2]])
 
 
 if __name__ == "__main__":

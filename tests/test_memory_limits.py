@@ -119,7 +119,7 @@ try:
 except InputError as error:
     print(error)
 """,
-        1500,
+        1300,
     )
     assert done.stderr == ""
     assert "a pair of 3840 x 2160 px needs about " in done.stdout

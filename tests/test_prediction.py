@@ -200,13 +200,29 @@ def test_the_right_views_disparity_is_that_of_the_mirrored_pair(predictor, pair)
     assert predictor.predict(*pair, iters=1).right_disparity is None
 
 
-def test_raw_pairs_are_rectified_first(predictor, pair):
+@pytest.fixture(scope="module")
+def rig():
     matrix = np.array([[60.0, 0, 23.5], [0, 60, 19.5], [0, 0, 1]])
     rotation = cv2.Rodrigues(np.array([0.0, 0.02, 0.03]))[0]
-    rig = StereoRig(matrix, matrix, rotation, np.array([-0.1, 0, 0]), width=48, height=40)
+    return StereoRig(matrix, matrix, rotation, np.array([-0.1, 0, 0]), width=48, height=40)
+
+
+def test_raw_pairs_are_rectified_first(predictor, pair, rig):
     rectification = Rectification(rig)
     found = predictor.predict(*pair, iters=1, calibration=rig)
     left, right = rectification.left(pair[0]), rectification.right(pair[1])
     np.testing.assert_array_equal(found.left, left)
     np.testing.assert_array_equal(found.disparity, predictor.predict(left, right, iters=1).disparity)
     assert found.calibration == rectification.calibration
+
+
+def test_frames_of_raw_cameras_are_rectified_too(predictor, pair, rig):
+    rectification = Rectification(rig)
+    rectified = rectification.left(pair[0]), rectification.right(pair[1])
+    raw = list(predictor.track([pair, pair], calibration=rig))
+    expected = list(predictor.track([rectified, rectified], calibration=rectification.calibration))
+    for found, other in zip(raw, expected, strict=True):
+        np.testing.assert_array_equal(found.prediction.disparity, other.prediction.disparity)
+        np.testing.assert_array_equal(found.prediction.depth, other.prediction.depth)
+        np.testing.assert_array_equal(found.left, rectified[0])
+    assert next(predictor.track([pair])).prediction.calibration is None

@@ -13,8 +13,8 @@ from linstereo import InputError, StereoPredictor
 from linstereo.backends.engine import EngineResult
 from linstereo.checkpoints.checkpoint import bundled_weights, save_checkpoint
 from linstereo.evaluation.methods import ModelMethod
+from linstereo.image_pairs import read_pair
 from linstereo.model.presets import LinStereoConfig, build, preset
-from linstereo.predictor import read_pair
 from linstereo.run_plan import working_size
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
@@ -102,9 +102,9 @@ def test_scaling_keeps_size_and_unit(pair):
         def iterations(self, wanted):
             return 1
 
-        def run(self, left, right, **_):
-            assert left.shape[:2] == (32, 48)
-            return EngineResult(np.full(left.shape[:2], 5, np.float32), prior=None)
+        def run(self, request):
+            assert request.left.shape[:2] == (32, 48)
+            return EngineResult(np.full(request.left.shape[:2], 5, np.float32), prior=None)
 
     disparity = StereoPredictor(Constant(), device="cpu").predict(*pair, scale=0.5).disparity
     assert disparity.shape == (64, 96)

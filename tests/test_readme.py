@@ -24,7 +24,7 @@ SHORTENED = {
     "linstereo benchmark": "--size 64x96 --only parts methods --rounds 6 --warm-up 0",
     "linstereo synth": "--count 2 --size 96x160 --workers 1",
     "linstereo train": QUICK_TRAINING,
-    "linstereo ablate": f"{QUICK_TRAINING} --steps 3 --rows hscv",
+    "linstereo ablate": f"{QUICK_TRAINING} --steps 4 --rows hscv",
 }
 BLOCKS = [*blocks(ROOT / "README.md"), *blocks(ROOT / "docs" / "quickstart.md")]
 COMMANDS = list(dict.fromkeys(line for block in BLOCKS if block.kind == "bash" for line in shell_lines(block.text)))

@@ -9,13 +9,14 @@ import pytest
 from linstereo.errors import InputError
 from linstereo.model.memory import peak_bytes
 from linstereo.model.presets import preset
-from linstereo.run_plan import needed_bytes, plan_run, strips_bytes
+from linstereo.run_plan import MAX_STRIP, MIN_STRIP, needed_bytes, plan_run, strips_bytes
 
 COMPACT, PAPER = preset("compact"), preset("paper")
 GB = 10**9
 
 TABLE = Path(__file__).resolve().parents[1] / "benchmarks" / "memory.md"
 MEASURED = re.findall(r"^\| ([\w-]+) \| (\d+) x (\d+) \| (\w+) \| ([\d,]+) \|", TABLE.read_text(), re.MULTILINE)
+STRIPS_MEASURED = re.findall(r"^\| (\d+) x (\d+) \| (\d+) \| ([\d,]+) \|", TABLE.read_text(), re.MULTILINE)
 
 
 def test_estimates_are_above_what_was_measured_but_not_far():
@@ -61,15 +62,37 @@ def test_only_what_does_not_fit_is_run_in_two_passes():
 
 def test_strips_are_as_tall_as_memory_allows():
     rows = []
-    for gigabytes in (2.6, 2.2, 1.9):
+    for gigabytes in (2.2, 1.5, 1.48):
         plan = plan_run(COMPACT, 2160, 3840, available=round(gigabytes * GB))
         assert plan.strips is not None
+        assert plan.volume == "on_the_fly"
         rows.append(plan.strips.rows)
-        assert strips_bytes(COMPACT, 2160, 3840, plan.strips, plan.volume) <= gigabytes * GB
+        assert strips_bytes(COMPACT, 2160, 3840, plan.strips) <= gigabytes * GB
         taller = dataclasses.replace(plan.strips, rows=plan.strips.rows + 32)
-        assert strips_bytes(COMPACT, 2160, 3840, taller, plan.volume) > gigabytes * GB
-    assert rows == sorted(rows, reverse=True)
-    assert rows[-1] < rows[0]
+        assert rows[-1] == MAX_STRIP or strips_bytes(COMPACT, 2160, 3840, taller) > gigabytes * GB
+    assert rows[0] == MAX_STRIP > rows[1] > rows[2] >= MIN_STRIP
+    with pytest.raises(InputError, match="needs about"):
+        plan_run(COMPACT, 2160, 3840, available=round(1.3 * GB))
+
+
+def test_strips_are_for_networks_whose_updates_can_be_divided():
+    local = dataclasses.replace(COMPACT, update="convgru")
+    with pytest.raises(InputError, match="needs about"):
+        plan_run(local, 2160, 3840, available=2 * GB)
+
+
+def test_estimates_of_strips_are_above_what_was_measured_but_not_far():
+    assert len(STRIPS_MEASURED) >= 2
+    for height, width, rows, megabytes in STRIPS_MEASURED:
+        plan = plan_run(COMPACT, int(height), int(width), available=needed_bytes_less(int(height), int(width)))
+        strips = dataclasses.replace(plan.strips, rows=int(rows))
+        estimated = strips_bytes(COMPACT, int(height), int(width), strips)
+        assert 1.02 < estimated / (1e6 * float(megabytes.replace(",", ""))) < 1.8
+
+
+def needed_bytes_less(height, width):
+    """One byte less than the whole takes."""
+    return needed_bytes(COMPACT, height, width, scale=None, volume="on_the_fly") - 1
 
 
 def test_the_scale_that_is_named_fits():

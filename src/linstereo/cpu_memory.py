@@ -6,6 +6,7 @@ refinement iteration. PyTorch has no cache of its own on the CPU, so the C libra
 keep such blocks instead.
 """
 
+import contextlib
 import ctypes
 import sys
 
@@ -26,3 +27,14 @@ def keep_freed_memory() -> bool:
     except AttributeError:  # musl and others
         return False
     return bool(mallopt(M_MMAP_THRESHOLD, KEEP)) and bool(mallopt(M_TRIM_THRESHOLD, KEEP))
+
+
+def give_back_freed_memory() -> None:
+    """Return what is free between kept blocks to the system, before other sizes of blocks are needed than before.
+
+    Blocks that do not fit into the gaps would make the process grow; fresh pages cost less than that where memory is
+    short. Does nothing where the C library is another one.
+    """
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)

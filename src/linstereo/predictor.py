@@ -2,15 +2,16 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from linstereo.backends.engine import BACKENDS, BackendName, Engine
+from linstereo.backends.devices import pick_device
+from linstereo.backends.engine import BACKENDS, BackendName, Engine, EngineRequest
 from linstereo.backends.graph_engine import GraphEngine
 from linstereo.backends.onnx_file import SUFFIX, read_onnx
 from linstereo.backends.torch_engine import TorchEngine
@@ -18,7 +19,7 @@ from linstereo.checkpoints.checkpoint import BUNDLED, bundled_weights, is_bundle
 from linstereo.checkpoints.da3_weights import load_da3_weights
 from linstereo.cpu_memory import keep_freed_memory
 from linstereo.data.formats.camera_files import cameras_for_size
-from linstereo.data.formats.images import colour_values, image_size, read_pixels, to_rgb8, used_bits
+from linstereo.data.formats.images import to_rgb8, used_bits
 from linstereo.data.sequences.frames import StereoFrame
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
@@ -27,6 +28,7 @@ from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.rectification import Rectification
 from linstereo.geometry.sparse_matches import SparseMatches, match_sparse
 from linstereo.geometry.stereo_rig import StereoRig
+from linstereo.image_pairs import Image, ImageLike, image_names, pair_size, read_pair, read_values
 from linstereo.memory_limits import available_memory, memory_errors_told, within_budget
 from linstereo.model.backbone import DepthAnything3
 from linstereo.model.cost_volume import VolumeKind
@@ -34,11 +36,9 @@ from linstereo.model.linstereo import LinStereo
 from linstereo.model.precision import PRECISIONS
 from linstereo.model.presets import LinStereoConfig, build, preset
 from linstereo.prediction import Prediction
-from linstereo.run_plan import MIN_SIDE, RunPlan, plan_run
+from linstereo.run_plan import RunPlan, plan_run
 from linstereo.tracking import TrackedFrame, Tracker
 
-Image = npt.NDArray[np.uint8]
-ImageLike = npt.ArrayLike | str | os.PathLike[str]
 Dtype = TypeVar("Dtype", bound=np.generic)
 CalibrationLike = StereoCalibration | StereoRig | str | os.PathLike[str]
 
@@ -144,7 +144,7 @@ class StereoPredictor:
         """
         iterations = self.iterations(iters)
         height, width = pair_size(left, right)
-        camera = _camera(calibration, width=width, height=height, image=_names(left, right)[0])
+        camera, rectification = _cameras(calibration, width=width, height=height, image=image_names(left, right)[0])
         plan = self.plan(height, width, scale=scale, volume=volume)
         what = f"a pair of {width} x {height} px, run at {plan.width} x {plan.height} px,"
         dtype = PRECISIONS[self.precision]
@@ -153,12 +153,10 @@ class StereoPredictor:
             torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32),
         ):
             images = read_pair(left, right, on_note=on_note)
-            if isinstance(camera, StereoRig):
-                rectification = Rectification(camera)
+            if rectification is not None:
                 images = rectification.left(images[0]), rectification.right(images[1])
-                camera = rectification.calibration
             if strict or on_note is not None:
-                for doubt in doubts_about_pair(*images, names=_names(left, right)):
+                for doubt in doubts_about_pair(*images, names=image_names(left, right)):
                     if strict or on_note is None:
                         raise InputError(doubt)
                     on_note(doubt)
@@ -198,9 +196,10 @@ class StereoPredictor:
             steady: whether to steady what did not change between two frames.
             on_iteration: called with 1, 2, ... after each iteration of a frame.
         """
+        self.check_tracks()
         cold = self.iterations(cold_iters)
         warm = self.iterations(max(cold // 2, 1) if iters is None else iters)
-        camera: StereoCalibration | StereoRig | None = None
+        camera: StereoCalibration | None = None
         rectification: Rectification | None = None
 
         def predict(left: Image, right: Image, known: KnownDisparity | None) -> Prediction:
@@ -223,13 +222,16 @@ class StereoPredictor:
             bits = max(bits, used_bits(*values))  # brightness must not jump when a frame holds no bright pixel
             left, right = (to_rgb8(image, bits=bits) for image in values)
             if calibration is not None and camera is None:
-                camera = _camera(calibration, width=left.shape[1], height=left.shape[0], image="the left image")
-                if isinstance(camera, StereoRig):
-                    rectification = Rectification(camera)
-                    camera = rectification.calibration
+                height, width = left.shape[:2]
+                camera, rectification = _cameras(calibration, width=width, height=height, image="the left image")
             if rectification is not None:
                 left, right = rectification.left(left), rectification.right(right)
             yield tracker.follow(left, right, stamp=stamp)
+
+    def check_tracks(self) -> None:
+        """An `InputError` if what runs the network cannot start from the frame before."""
+        if not self.engine.takes_start:
+            raise InputError(f"the backend {self.engine.backend} cannot follow a sequence; use the backend torch")
 
     def iterations(self, iters: int | None) -> int:
         """Refinement iterations that `predict` runs when it is asked for `iters`; an `InputError` if it cannot."""
@@ -254,8 +256,8 @@ class StereoPredictor:
 
     def _run(
         self,
-        left: npt.NDArray[np.uint8],
-        right: npt.NDArray[np.uint8],
+        left: Image,
+        right: Image,
         plan: RunPlan,
         iterations: int,
         on_iteration: Callable[[int], None] | None,
@@ -266,7 +268,7 @@ class StereoPredictor:
         """Predict a pair of images, uint8 [H, W, 3]."""
         if plan.strips is not None:
             large = self.torch_engine.run_large(
-                left, right, plan.strips, iterations=iterations, volume=plan.volume, on_iteration=on_iteration
+                left, right, plan.strips, iterations=iterations, on_iteration=on_iteration
             )
             if on_disparity is not None:
                 on_disparity(iterations, large.disparity)
@@ -285,14 +287,17 @@ class StereoPredictor:
         if self.engine.needs_matches:
             matches = match_sparse(*small) if use_prior else SparseMatches.none((run_height, run_width))
         result = self.engine.run(
-            *small,
-            iterations=iterations,
-            volume=plan.volume,
-            matches=matches,
-            start=start_here,
-            tolerance=run_width / width,
-            on_iteration=on_iteration,
-            on_disparity=shown,
+            EngineRequest(
+                small[0],
+                small[1],
+                iterations=iterations,
+                volume=plan.volume,
+                matches=matches,
+                start=start_here,
+                tolerance=run_width / width,
+                on_iteration=on_iteration,
+                on_disparity=shown,
+            )
         )
         confidence = result.confidence
         if confidence is not None and confidence.shape != (height, width):
@@ -361,75 +366,16 @@ def load(
     )
 
 
-def pair_size(left: ImageLike, right: ImageLike) -> tuple[int, int]:
-    """Height and width of a pair, checked to be large enough and of one size; files are not decoded for it."""
-    sizes = [_size(image, name=name) for image, name in zip((left, right), _names(left, right), strict=True)]
-    return _check_sizes(sizes, _names(left, right))
-
-
-def read_pair(
-    left: ImageLike, right: ImageLike, *, on_note: Callable[[str], None] | None = None
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Both images as uint8 [H, W, 3] RGB, checked to be large enough and of one size.
-
-    Values of more than 8 bits are scaled alike in both, by the bits that they use (see
-    `linstereo.data.formats.images.used_bits`); `on_note` is called with a sentence if those are fewer than the type
-    has.
-    """
-    names = _names(left, right)
-    images = read_values(left, right)
-    bits = used_bits(*images)
-    if on_note is not None and bits < 16 and any(image.dtype == np.uint16 for image in images):
-        on_note(
-            f"{names[0]} and its right image hold {bits}-bit values in 16 bits; they are scaled so that "
-            f"{2**bits - 1} is white"
-        )
-    return to_rgb8(images[0], bits=bits), to_rgb8(images[1], bits=bits)
-
-
-def read_values(left: ImageLike, right: ImageLike) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Both images with their own bit depth, see `read_pixels`, checked to be large enough and of one size."""
-    names = _names(left, right)
-    images = [
-        read_pixels(image) if isinstance(image, str | os.PathLike) else colour_values(image, name=name)
-        for image, name in zip((left, right), names, strict=True)
-    ]
-    _check_sizes([image.shape[:2] for image in images], names)
-    return images[0], images[1]
-
-
-def _names(*images: ImageLike) -> list[str]:
-    sides = zip(("left", "right"), images, strict=True)
-    return [os.fspath(image) if isinstance(image, str | os.PathLike) else f"the {side} image" for side, image in sides]
-
-
-def _size(image: ImageLike, *, name: str) -> tuple[int, int]:
-    """Height and width."""
-    if isinstance(image, str | os.PathLike):
-        width, height = image_size(image)
-        return height, width
-    height, width = colour_values(image, name=name).shape[:2]
-    return height, width
-
-
-def _check_sizes(sizes: Sequence[Sequence[int]], names: Sequence[str]) -> tuple[int, int]:
-    for (height, width), name in zip(sizes, names, strict=True):
-        if min(height, width) < MIN_SIDE:
-            raise InputError(f"{name} is {width} x {height} px; use an image of at least {MIN_SIDE} px a side")
-    (h0, w0), (h1, w1) = sizes
-    if (h0, w0) != (h1, w1):
-        raise InputError(
-            f"{names[0]} is {w0} x {h0} px but {names[1]} is {w1} x {h1} px; give a rectified pair of one size"
-        )
-    return h0, w0
-
-
-def _camera(
+def _cameras(
     calibration: CalibrationLike | None, *, width: int, height: int, image: str
-) -> StereoCalibration | StereoRig | None:
+) -> tuple[StereoCalibration | None, Rectification | None]:
+    """The calibration of rectified images, and how raw ones of width x height px are rectified if they are to be."""
     if isinstance(calibration, str | os.PathLike):
-        return cameras_for_size(calibration, width=width, height=height, image=image)
-    return calibration
+        calibration = cameras_for_size(calibration, width=width, height=height, image=image)
+    if isinstance(calibration, StereoRig):
+        rectification = Rectification(calibration)
+        return rectification.calibration, rectification
+    return calibration, None
 
 
 def _mirrored(values: npt.NDArray[Dtype]) -> npt.NDArray[Dtype]:
@@ -437,7 +383,7 @@ def _mirrored(values: npt.NDArray[Dtype]) -> npt.NDArray[Dtype]:
     return np.ascontiguousarray(values[:, ::-1])
 
 
-def _resized(image: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
+def _resized(image: Image, height: int, width: int) -> Image:
     if image.shape[:2] == (height, width):
         return image
     method = cv2.INTER_AREA if height < image.shape[0] else cv2.INTER_CUBIC
@@ -450,15 +396,3 @@ def _disparity_at_size(disparity: npt.NDArray[np.float32], height: int, width: i
         factor = width / disparity.shape[1]
         disparity = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * factor
     return np.ascontiguousarray(disparity, dtype=np.float32)
-
-
-def pick_device(device: str | torch.device | None) -> torch.device:
-    """The device of that name, checked to be usable; for None CUDA if there is one, else the CPU."""
-    if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"the device {device!r} cannot be used here; use cpu, or leave the choice out") from error
-    return chosen

@@ -8,7 +8,7 @@ import math
 
 from linstereo.errors import InputError
 from linstereo.model.cost_volume import VolumeKind
-from linstereo.model.large_images import OVERLAP, Strips
+from linstereo.model.large_images import Strips
 from linstereo.model.memory import peak_bytes, volume_bytes
 from linstereo.model.presets import LinStereoConfig
 from linstereo.model.strides import PAD_TO, padded
@@ -18,11 +18,12 @@ MAX_SCALE = 4.0  # largest factor by which images may be enlarged
 MAX_OWN_SCALE = 2.0  # largest factor by which they are unless the user says so
 STORED_VOLUME_LIMIT = 1 << 30  # bytes of correlations above which they are computed on the fly
 IMAGE_BYTES = 24  # for each pixel of a pair: both images as decoded and as RGB, and the disparity
-ADVICE_SHARE = 0.9  # of the available memory that advice counts on, since the next run will not find just as much
+ADVICE_SHARE = 0.75  # of the available memory that advice counts on; later runs find less
 COARSE_PIXELS = 1_000_000  # that the images of the coarse pass have, about, where the whole does not fit
-LARGE_BYTES = 90  # for each pixel of a large pair: images, features of both, and the disparity
-FEATURE_BYTES = 115  # for each pixel: what making the features of one image takes beside them
-STRIP_BYTES = 280  # for each pixel of a strip
+LARGE_BYTES = 160  # for each pixel of a large pair: images, features of both while one is made, and the disparity
+HELD_BYTES = 66  # for each pixel of it: images, and features of both during the coarse pass
+STRIP_BYTES = 60  # for each pixel of a strip
+MIN_STRIP, MAX_STRIP = 64, 512  # px of height; below, most of the work is done twice, and above, no time is saved
 LARGE_FIXED = 64 << 20  # bytes that do not depend on the size
 RESULT_BYTES = 120  # for each pixel: what making depth, point cloud and pictures takes
 
@@ -72,7 +73,7 @@ def plan_run(
             return RunPlan(run_height, run_width, kind)
     assert available is not None
     if scale is None and volume is None and (run_height, run_width) == (height, width):
-        strips = _strips(config, height, width, available=available, volume="on_the_fly")
+        strips = _strips(config, height, width, available=available)
         if strips is not None:
             return RunPlan(height, width, "on_the_fly", strips)
     needed = needed_bytes(config, height, width, scale=scale, volume=kinds[-1])
@@ -89,34 +90,30 @@ def needed_bytes(config: LinStereoConfig, height: int, width: int, *, scale: flo
     return IMAGE_BYTES * height * width + max(network, RESULT_BYTES * height * width)
 
 
-def strips_bytes(config: LinStereoConfig, height: int, width: int, strips: Strips, volume: VolumeKind) -> int:
+def strips_bytes(config: LinStereoConfig, height: int, width: int, strips: Strips) -> int:
     """Bytes that a pair of height x width px takes at most in two passes; as `needed_bytes`."""
     pixels = height * width
-    coarse = IMAGE_BYTES * pixels + peak_bytes(config, strips.coarse_height, strips.coarse_width, "stored")
-    strip_pixels = min(strips.rows, padded(height)) * width
-    strip = STRIP_BYTES * strip_pixels
-    if volume == "stored":
-        strip += volume_bytes(config, strips.rows, width)
-    refinement = LARGE_FIXED + LARGE_BYTES * pixels + max(FEATURE_BYTES * pixels, strip)
+    coarse = HELD_BYTES * pixels + peak_bytes(config, strips.coarse_height, strips.coarse_width, "stored")
+    strip = min(strips.rows, padded(height)) * width
+    refinement = LARGE_FIXED + LARGE_BYTES * pixels + STRIP_BYTES * strip
     return max(coarse, refinement, (IMAGE_BYTES + RESULT_BYTES) * pixels)
 
 
-def _strips(
-    config: LinStereoConfig, height: int, width: int, *, available: int | None, volume: VolumeKind
-) -> Strips | None:
+def _strips(config: LinStereoConfig, height: int, width: int, *, available: int) -> Strips | None:
     """The tallest strips that fit into memory; None if none do, or the images are too small for two passes.
 
-    For the compact backbone only: what others take for whole images leaves nothing to be saved by strips.
+    For the compact backbone only: what others take for whole images leaves nothing to be saved by strips. And for PALA
+    only, of which strips need to know so little of each other.
     """
-    if config.backbone != "compact":
+    if config.backbone != "compact" or config.update != "pala":
         return None
     factor = min(math.sqrt(COARSE_PIXELS / (height * width)), 0.5)
     coarse_height, coarse_width = (round(factor * side / PAD_TO) * PAD_TO for side in (height, width))
     if min(coarse_height, coarse_width) < 2 * PAD_TO:
         return None
-    for rows in range(padded(height), 2 * OVERLAP, -PAD_TO):
+    for rows in range(min(padded(height), MAX_STRIP), MIN_STRIP - 1, -PAD_TO):
         strips = Strips(coarse_height, coarse_width, rows)
-        if available is None or strips_bytes(config, height, width, strips, volume) <= available:
+        if strips_bytes(config, height, width, strips) <= available:
             return strips
     return None
 

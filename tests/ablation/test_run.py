@@ -45,7 +45,7 @@ class TestSharedStart:
         ("changes", "projections"),
         [
             ({}, [0, 1, 2]),
-            ({"cost_volume": "single", "start": "zero", "update": "convgru"}, [0]),
+            ({"cost_volume": "single", "start": "zero", "coarse_iterations": 0, "update": "convgru"}, [0]),
             ({"scales": 2}, [0, 1]),
             ({"cost_volume": "pooled"}, [0, 1, 2]),
             ({"feature_width": 8}, []),

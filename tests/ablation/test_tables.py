@@ -71,6 +71,7 @@ class TestDerivation:
                 base,
                 cost_volume=volume,
                 start="correlation" if "dpi" in parts else "zero",
+                coarse_iterations=base.coarse_iterations if "dpi" in parts else 0,
                 update="pala" if "pala" in parts else "convgru",
             )
         assert table.columns == ("HSCV", "start from correlations", "PALA")
@@ -78,7 +79,9 @@ class TestDerivation:
         assert ablation_table("components", load_recipe("paper")).notes == ()
 
     def test_a_base_that_lacks_a_component_is_completed(self):
-        recipe = tiny_recipe(model={"start": "zero", "update": "convgru", "cost_volume": "single"})
+        recipe = tiny_recipe(
+            model={"start": "zero", "coarse_iterations": 0, "update": "convgru", "cost_volume": "single"}
+        )
         variants = {v.name: v.config for v in ablation_table("components", recipe).variants}
         assert variants["none"] == recipe.config()
         complete = variants["hscv-dpi-pala"]
@@ -137,7 +140,7 @@ class TestBudget:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"steps": 2, "stages": []}, "2 steps are too few for 3 stages"),
+            ({"steps": 2, "stages": []}, "2 steps are too few for 4 stages"),
             ({"steps": 9, "stages": ["decode"]}, "no stage 'decode'; choose among features, decoder, joint"),
             ({"steps": 9, "stages": ["features"]}, "'features', trains no decoder"),
         ],

@@ -11,6 +11,7 @@ import linstereo
 from linstereo.backends.exporting import PERCENTILE, TOLERANCE, agreement, bundled_pair
 from linstereo.cli import main
 from linstereo.errors import InputError
+from linstereo.geometry.known_disparity import KnownDisparity
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PAIRS = {"room": "room/{}/room.png", "tank": "tank/{}/near.jpg", "reef": "reef/{}/clear.png"}
@@ -57,7 +58,23 @@ def test_opening_and_running_openvino_asks_nothing_of_the_network(tiny_file, mon
     monkeypatch.setattr(socket.socket, "connect", connect)
     monkeypatch.setattr(socket.socket, "connect_ex", connect)
     monkeypatch.setattr(socket, "getaddrinfo", connect)
-    linstereo.load(tiny_file, backend="openvino").predict(*bundled_pair(), scale=0.25)
+    with pytest.raises(AssertionError, match="was asked"):
+        socket.create_connection(("localhost", 9))
+    result = linstereo.load(tiny_file, backend="openvino").predict(*bundled_pair(), scale=0.25)
+    assert np.isfinite(result.disparity).all()
+
+
+@pytest.mark.parametrize("backend", ["onnx", "openvino"])
+def test_sequences_are_refused_before_a_frame_is_read(backend, tiny_file):
+    left, right = bundled_pair()
+    predictor = linstereo.load(tiny_file, backend=backend)
+    known = KnownDisparity(np.ones(left.shape[:2], np.float32), np.ones(left.shape[:2], bool))
+    with pytest.raises(InputError, match=f"the backend {backend} cannot start from a known disparity"):
+        predictor.predict(left, right, start=known)
+    unread = iter([(left, right)])
+    with pytest.raises(InputError, match=f"the backend {backend} cannot follow a sequence"):
+        next(predictor.track(unread))
+    assert next(unread)[0] is left
 
 
 def test_predictions_of_a_file_and_of_its_checkpoint_are_the_same(tiny_file, tiny_checkpoint):

@@ -43,17 +43,19 @@ def test_a_whole_file_says_what_it_is(tiny_file):
     assert facts["padded_to"] == "32"
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"\x00" * 100, b"\x80\x04pickle", b"PK\x03\x04"])
+@pytest.mark.parametrize("content", [b"hello", b"\x00" * 100, b"\x80\x04pickle", b"PK\x03\x04"])
 def test_other_files(content, tmp_path):
     path = tmp_path / "other.onnx"
     path.write_bytes(content)
-    refused(path)
+    assert "linstereo export" in refused(path)
 
 
-def test_no_file_and_a_folder(tmp_path):
-    refused(tmp_path / "missing.onnx")
+def test_no_file_a_folder_and_an_empty_file(tmp_path):
     (tmp_path / "folder.onnx").mkdir()
-    refused(tmp_path / "folder.onnx")
+    (tmp_path / "empty.onnx").touch()
+    assert "does not exist" in refused(tmp_path / "missing.onnx")
+    assert "is a folder" in refused(tmp_path / "folder.onnx")
+    assert "is empty" in refused(tmp_path / "empty.onnx")
 
 
 @pytest.mark.parametrize("share", [0.001, 0.5, 0.99])
@@ -61,7 +63,7 @@ def test_a_file_cut_short(share, tiny_file, tmp_path):
     content = tiny_file.read_bytes()
     path = tmp_path / "cut.onnx"
     path.write_bytes(content[: int(share * len(content))])
-    refused(path)
+    assert "linstereo export" in refused(path)
 
 
 def test_a_model_of_somebody_else(tmp_path):
@@ -143,8 +145,9 @@ def test_wrong_shapes_are_the_engines_to_tell(changed):
 
 
 def test_every_operator_of_the_list_is_one_of_onnx():
-    for name in OPERATORS:
-        onnx.defs.get_schema(name, 18)
+    assert OPERATORS
+    assert {name: onnx.defs.has(name) for name in OPERATORS} == dict.fromkeys(OPERATORS, True)
+    assert all(onnx.defs.get_schema(name, 18).since_version <= 18 for name in OPERATORS)
 
 
 @pytest.mark.parametrize(("backend", "package"), [("onnx", "onnxruntime"), ("openvino", "openvino")])

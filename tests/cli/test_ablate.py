@@ -71,7 +71,7 @@ def test_with_a_checkpoint_only_the_stages_of_the_decoder_are_run(folder, tmp_pa
     index = command.index("--stages")
     assert main(command[:index] + command[index + 2 :]) == 0
     stages = json.loads((tmp_path / "components.json").read_text())["base"]["stages"]
-    assert [(s["name"], s["steps"]) for s in stages] == [("decoder", 2), ("joint", 3)]
+    assert [(s["name"], s["steps"]) for s in stages] == [("decoder", 2), ("joint", 1), ("surfaces", 2)]
 
 
 INTERRUPTED = """

@@ -31,6 +31,7 @@ def test_help_loads_no_large_library(call):
     assert done.returncode == 0, done.stderr
     assert loaded.split() == []
     assert shown.strip()
+    assert "%%" not in shown  # descriptions, unlike the help of options, are shown as they are written
 
 
 def test_unnamed_subcommands_are_not_imported():

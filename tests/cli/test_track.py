@@ -8,6 +8,7 @@ import sys
 import cv2
 import numpy as np
 import pytest
+import trimesh
 
 from linstereo.cli import main
 from linstereo.data.formats.depth_maps import read_depth
@@ -108,6 +109,18 @@ def test_videos_and_folders_give_the_same_kind_of_result(tmp_path):
         assert [round(int(row["stamp_ns"]) / 1e6) for row in index(out)] == [0, 50, 100]
         assert len(list((out / "depth_m").glob("*.npy"))) == 3
         assert (out / "cloud_m/000002.ply").read_bytes().startswith(b"ply")
+
+
+def test_clouds_leave_out_unreliable_points_unless_all_are_kept(tmp_path, monkeypatch):
+    lower_half = np.arange(64 * 96).reshape(64, 96) >= 32 * 96
+    monkeypatch.setattr("linstereo.prediction.flying_edges", lambda disparity: lower_half)
+    write_video(tmp_path / "both.avi", [np.hstack(pair) for pair in pairs(1)], codec="MJPG")
+    points = []
+    for name, more in (("some", []), ("all", ["--keep-all"])):
+        command = ["track", str(tmp_path / "both.avi"), "--out", str(tmp_path / name), *CAMERA, "--outputs", "cloud"]
+        assert main([*command, "--max-depth", "inf", *more]) == 0
+        points.append(len(trimesh.load(tmp_path / name / "cloud_m/000000.ply").vertices))
+    assert 0 < points[0] < points[1]
 
 
 def test_a_cut_is_told(tmp_path, capsys):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from linstereo.backends.engine import EngineRequest
 from linstereo.backends.graph_engine import GraphEngine
 from linstereo.backends.torch_engine import TorchEngine
 from linstereo.export import correlation_start as exported_start
@@ -50,7 +51,8 @@ def both(model, height, width, iterations=2):
     pair = textured(height, width)
     matches = match_sparse(*pair) if model.start.needs_depth else None
     engines = [TorchEngine(model, device=torch.device("cpu")), GraphEngine(model, backend="onnx", threads=1)]
-    return [e.run(*pair, iterations=iterations, volume="stored", matches=matches, on_iteration=None) for e in engines]
+    request = EngineRequest(*pair, iterations=iterations, matches=matches)
+    return [engine.run(request) for engine in engines]
 
 
 def scattered_weights(model):

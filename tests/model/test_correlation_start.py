@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
+from linstereo.model import correlation_start as module
 from linstereo.model.correlation_start import (
     CorrelationStart,
     aggregate,
@@ -22,7 +24,8 @@ from linstereo.model.starts import StartingPoint
 def test_by_disparity_reads_the_column_a_disparity_points_to():
     correlation = torch.rand(2, 3, 8, 8)
     scores = by_disparity(correlation)
-    assert scores.shape == (2, 3, 8, 5)
+    assert scores.shape == (2, 3, 8, 6)
+    assert torch.isneginf(scores[..., 5]).all()
     for x in range(8):
         for d in range(5):
             if d > x:
@@ -49,7 +52,8 @@ def path_costs_by_definition(cost, order, small, large):
 
 def test_aggregation_equals_its_definition():
     cost = torch.rand(2, 5, 6, 7, dtype=torch.float64) * 4
-    found = aggregate(cost, small_step=0.3, large_step=1.1)
+    found = aggregate(F.pad(cost, (0, 1), value=torch.inf), small_step=0.3, large_step=1.1)
+    assert found[..., -1].isposinf().all()
     expected = np.zeros(cost.shape)
     for b in range(2):
         for y in range(5):
@@ -58,13 +62,13 @@ def test_aggregation_equals_its_definition():
         for x in range(6):
             for order in (range(5), range(4, -1, -1)):
                 expected[b, :, x] += path_costs_by_definition(cost[b, :, x].numpy(), order, 0.3, 1.1)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found[..., :-1].numpy(), expected, rtol=0, atol=1e-12)
 
 
 def test_agreement_equals_a_loop_over_right_pixels():
-    total = torch.rand(1, 4, 9, 5, dtype=torch.float64)
+    total = F.pad(torch.rand(1, 4, 9, 5, dtype=torch.float64), (0, 1), value=torch.inf)
     column = torch.arange(9)[:, None]
-    total = total.masked_fill(torch.arange(5) > column, torch.inf)
+    total = total.masked_fill(torch.arange(6) > column, torch.inf)
     best = total.argmin(dim=-1)
     agree = left_right_agreement(total, best)
     for y in range(4):
@@ -120,14 +124,33 @@ def test_what_only_the_left_camera_sees_gets_the_background():
 
 
 def test_costs_are_the_logarithms_of_probabilities():
-    score = by_disparity(torch.randn(2, 3, 12, 12, dtype=torch.float64))
-    cost = matching_cost(score)
+    correlation = torch.randn(2, 3, 12, 12, dtype=torch.float64)
+    score, cost = by_disparity(correlation)[..., :-1], matching_cost(correlation)
+    assert cost[..., -1].isposinf().all()
+    cost = cost[..., :-1]
     torch.testing.assert_close((-cost).exp().sum(dim=-1), torch.ones(2, 3, 12, dtype=torch.float64))
     complete = slice(score.shape[-1] - 1, None)  # columns all of whose candidates are inside
     torch.testing.assert_close(cost[:, :, complete], -score[:, :, complete].log_softmax(dim=-1))
     outside = torch.arange(score.shape[-1]) > torch.arange(12)[:, None]
     assert torch.equal(outside.expand_as(score), score.isneginf())
     assert (cost[:, :, 3][..., 4:].diff(dim=-1).abs() < 1e-9).all()  # matches outside share what is left
+
+
+def test_volumes_that_are_views_and_any_number_of_rows_at_a_time(monkeypatch):
+    """Rows fit into the cache, or not; the memory of the correlations may hold more than them."""
+    memory = torch.randn(2, 7, 15, 20) * 5
+    expected = correlation_start(memory[..., 3:18].contiguous())
+    for rows in (1, 3):
+        monkeypatch.setattr(module, "CHUNK", rows * 2 * 15 * 9)
+        found = correlation_start(memory[..., 3:18])
+        assert torch.equal(found.disparity, expected.disparity)
+        assert torch.equal(found.cues, expected.cues)
+
+
+def test_the_nearest_of_equal_matches_is_not_taken():
+    """Of several disparities that cost the same, the smallest is chosen."""
+    start = correlation_start(torch.zeros(1, 4, 10, 10))
+    assert (start.disparity == 0).all()
 
 
 def test_at_the_left_border_a_surface_goes_on_beyond_the_right_image():

@@ -5,10 +5,19 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from linstereo.model import fast_paths, pala
+from linstereo.model import cost_volume, fast_paths, pala
 from linstereo.model.backbone.compact import CompactBackbone
-from linstereo.model.cost_volume import FeatureProjection
-from linstereo.model.fast_paths import InstanceNorm, fast, linear_gelu, plain_paths, single_channel_conv
+from linstereo.model.cost_volume import FeatureProjection, OnTheFlyVolume, StoredVolume
+from linstereo.model.fast_paths import (
+    InstanceNorm,
+    conv_of_parts,
+    fast,
+    linear,
+    linear_gelu,
+    plain_paths,
+    single_channel_conv,
+)
+from linstereo.model.layers import DepthwiseConv
 from linstereo.model.pala import PALABlock, complex_table, rotary_table, rotate
 from linstereo.model.updater import ConvGRUUnit, MotionEncoder, PALAUnit, ResidualHead
 from linstereo.model.upsample import ConvexUpsampler, ImageGuide
@@ -45,9 +54,9 @@ def both_ways(call):
 
 
 def _modules_that_ask():
-    from linstereo.model import updater, upsample
+    from linstereo.model import cost_volume, layers, updater, upsample
 
-    return [fast_paths, pala, updater, upsample]
+    return [fast_paths, pala, updater, upsample, cost_volume, layers]
 
 
 def assert_same(quick, plain, tolerance=2e-5):
@@ -94,6 +103,46 @@ def test_linear_and_gelu_without_the_fused_operation(monkeypatch):
         assert torch.equal(linear_gelu(layer, x), F.gelu(layer(x)))
 
 
+def test_linear_in_chunks(monkeypatch):
+    monkeypatch.setattr(fast_paths, "CHUNK", 20 * 8)
+    weight, bias, x = torch.randn(20, 12), torch.randn(20), torch.randn(2, 5, 7, 12)
+    assert_same(*both_ways(lambda: linear(x, weight, bias)))
+    assert_same(*both_ways(lambda: linear(x.transpose(1, 2), weight, bias)))
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("channels", "kernel"), [((8,), 3), ((8, 5), 3), ((6, 4, 3), 1)])
+def test_convolution_of_maps_that_are_not_joined(channels, kernel, bias, relu):
+    conv = nn.Conv2d(sum(channels), 10, kernel, bias=bias)
+    parts = [maps(c, batch=2) for c in channels]
+    kept = [x.clone() for x in parts]
+    quick, plain = both_ways(lambda: conv_of_parts(parts, conv.weight, conv.bias, relu=relu))
+    assert_same(quick, plain)
+    assert quick.is_contiguous(memory_format=torch.channels_last)
+    assert all(torch.equal(a, b) for a, b in zip(parts, kept, strict=True))
+
+
+def test_convolution_of_parts_without_the_fused_operations(monkeypatch):
+    monkeypatch.setattr(fast_paths, "_adds_convolutions", lambda: False)
+    conv, parts = nn.Conv2d(5, 4, 3, padding=1), [maps(3), maps(2)]
+    with torch.no_grad():
+        quick = conv_of_parts(parts, conv.weight, conv.bias, relu=True)
+        assert torch.equal(quick, conv(torch.cat(parts, dim=1)).relu())
+
+
+def test_depthwise_convolution_and_its_input():
+    conv, x = DepthwiseConv(6), torch.randn(1, 9, 14, 6)
+    assert_same(*both_ways(lambda: conv.plus_input(x)))
+
+
+@pytest.mark.parametrize("plus", [False, True])
+def test_instance_norm_and_relu(plus, monkeypatch):
+    monkeypatch.setattr(fast_paths, "CHUNK", 3 * 14 * 5)
+    norm, x, other = InstanceNorm(5, affine=True), maps(5, batch=2), maps(5, batch=2) if plus else None
+    assert_same(*both_ways(lambda: norm.then_relu(x.clone(), plus=other)))
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (9, 14)])
 def test_convolution_to_one_channel(bias, size):
@@ -113,7 +162,7 @@ def test_complex_rotation(heads):
 @pytest.mark.parametrize(("dim", "heads"), [(48, 4), (128, 4), (32, 1)])
 def test_block(dim, heads, variant, monkeypatch):
     """Narrow and wide heads, in several chunks of which the last is not full."""
-    monkeypatch.setattr(pala, "CHUNK", 40 * dim)
+    monkeypatch.setattr(fast_paths, "CHUNK", 40 * dim)
     block = PALABlock(dim, heads, **variant)
     x = torch.randn(1, 9, 14, dim)
     kept = x.clone()
@@ -130,8 +179,8 @@ def test_block(dim, heads, variant, monkeypatch):
 def test_chunks_are_used(monkeypatch):
     """The block of the test above does run in chunks."""
     seen = []
-    monkeypatch.setattr(pala, "CHUNK", 40 * 48)
-    monkeypatch.setattr(pala, "rotate_rows", lambda x, table: seen.append(len(x)) or x)
+    monkeypatch.setattr(fast_paths, "CHUNK", 40 * 48)
+    monkeypatch.setattr(pala, "_rotate_in_place", lambda x, table: seen.append(len(x)) or x)
     with torch.no_grad():
         PALABlock(48, 4)(torch.randn(1, 9, 14, 48), complex_table(rotary_table(9, 14, 12), 4))
     assert seen == [40, 40, 40, 6] * 2
@@ -159,6 +208,32 @@ def test_units_interpolate_coarser_inputs():
         torch.testing.assert_close(unit(hidden, [fine, coarse], table), unit(hidden, [fine, enlarged], table))
 
 
+@pytest.mark.parametrize("width", [1, 2, 13, 16])
+@pytest.mark.parametrize(("levels", "radius"), [(4, 4), (1, 2)])
+def test_lookup_of_a_stored_volume(width, levels, radius):
+    """Matches far outside, at the edges, on and off the integers."""
+    left, right = torch.randn(2, 2, 8, 5, width)
+    disparity = 1.6 * width * torch.rand(2, 1, 5, width) - 0.3 * width
+    disparity[:, :, 0] = disparity[:, :, 0].round()
+    disparity[:, :, 1, 0], disparity[:, :, 2, 0] = 1e30, -torch.inf
+
+    def lookup():
+        volume = StoredVolume(left, right, levels=levels, radius=radius)
+        return volume.lookup(disparity), *volume.pyramid, volume.correlations()
+
+    for quick, plain in zip(*both_ways(lookup), strict=True):
+        assert_same(quick, plain)
+
+
+def test_a_lookup_of_what_is_not_a_number_gives_no_number():
+    volume_inputs = torch.randn(2, 1, 8, 5, 6)
+    disparity = torch.ones(1, 1, 5, 6)
+    disparity[0, 0, 2, 3] = torch.nan
+    with torch.no_grad():
+        samples = StoredVolume(*volume_inputs, levels=4, radius=4).lookup(disparity)
+    assert torch.equal(samples.isnan().any(dim=1), disparity[:, 0].isnan())
+
+
 def test_motion_encoder():
     encoder = MotionEncoder(36, 16)
     disparity, correlation = 9 * torch.rand(2, 1, 9, 14), maps(36, batch=2)
@@ -171,11 +246,24 @@ def test_residual_head():
     assert_same(*both_ways(lambda: head(hidden)))
 
 
-def test_upsampler_with_guide():
+@pytest.mark.parametrize("chunk", [144 * 50, 1 << 17])
+def test_upsampler_with_guide(chunk, monkeypatch):
+    monkeypatch.setattr(fast_paths, "CHUNK", chunk)
     upsampler = ConvexUpsampler(16, guide=8)
     image, disparity, hidden = torch.rand(1, 3, 36, 56), 9 * torch.rand(1, 1, 9, 14), maps(16)
     assert isinstance(upsampler.guide, ImageGuide)
     assert_same(*both_ways(lambda: upsampler(disparity, hidden, upsampler.guide(image))))
+
+
+@pytest.mark.parametrize("width", [1, 2, 13, 16])
+@pytest.mark.parametrize("radius", [1, 4])
+def test_correlations_on_the_fly(width, radius, monkeypatch):
+    """Matches far outside on either side, and several chunks of which the last is not full."""
+    monkeypatch.setattr(cost_volume, "CHUNK", 7 * 5 * (2 * radius + 2))
+    volume = OnTheFlyVolume(maps(5, 3, width, batch=2), maps(5, 3, width, batch=2), levels=4, radius=radius)
+    disparity = 3 * width * torch.rand(2, 1, 3, width) - width
+    disparity[0, 0, 0], disparity[1, 0, -1] = 1e30, -1e30
+    assert_same(*both_ways(lambda: volume.lookup(disparity)))
 
 
 def test_backbone_and_projection():

@@ -7,7 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from linstereo.model import pala
-from linstereo.model.pala import PALA, PALABlock, kernel, linear_attention, normaliser, rotary_table
+from linstereo.model.pala import PALA, PALABlock, attend, kernel, linear_attention, normaliser, rotary_table, summarise
 
 GRIDS = [(7, 5, 1), (7, 5, 4), (1, 13, 2), (6, 11, 3)]  # height, width, heads
 
@@ -89,6 +89,26 @@ def test_shifting_all_positions_changes_nothing():
     assert (a - b).abs().max() <= 1e-10 * a.abs().max()
 
 
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_parts_attend_to_the_whole_by_their_joined_summaries(symmetric):
+    """Three rows, then two, then one; each part knows its own rows only, and where they are."""
+    query, key, value = inputs(6, 9, 2)
+    whole = rotary_table(6, 9, 8, dtype=torch.float64)
+    expected = linear_attention(query, key, value, whole, symmetric=symmetric)
+    rows = [(0, 3), (3, 5), (5, 6)]
+    tables = [rotary_table(end - first, 9, 8, dtype=torch.float64, offset=(first, 0)) for first, end in rows]
+    parts = [slice(9 * first, 9 * end) for first, end in rows]
+    first, *others = (
+        summarise(key[:, part], value[:, part], table, symmetric=symmetric)
+        for part, table in zip(parts, tables, strict=True)
+    )
+    for other in others:
+        first = first.joined(other)
+    assert first.positions == 54
+    got = [attend(query[:, part], first, table, symmetric=symmetric) for part, table in zip(parts, tables, strict=True)]
+    torch.testing.assert_close(torch.cat(got, dim=1), expected, rtol=1e-10, atol=1e-12)
+
+
 def test_moving_one_position_does_change_the_output():
     query, key, value = inputs(6, 9, 2)
     table = rotary_table(6, 9, 8, dtype=torch.float64)
@@ -115,7 +135,7 @@ def test_the_normaliser_is_each_query_times_the_mean_key():
         for n in range(12):
             for h in range(2):
                 expected[b, n, h] = sum(query[b, n, h] @ key[b, j, h] for j in range(12)) / 12
-    torch.testing.assert_close(normaliser(query, key), expected)
+    torch.testing.assert_close(normaliser(query, key.mean(dim=1)), expected)
 
 
 def test_without_positions_constant_values_come_back_unchanged():

@@ -7,11 +7,11 @@ import sys
 import pytest
 import torch
 
-from linstereo.model.correlation_start import CorrelationStart
+from linstereo.model.correlation_start import CorrelationStart, with_coarse_pass
 from linstereo.model.cost_volume import build_volume
 from linstereo.model.depth_prior import DepthPriorStart
 from linstereo.model.presets import build
-from linstereo.model.starts import StartInputs, ZeroStart
+from linstereo.model.starts import StartingPoint, StartInputs, ZeroStart
 from linstereo.model.strides import PAD_TO, STRIDES, pad_images, padded
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
@@ -58,6 +58,16 @@ def test_only_two_passes_run_the_network_before(name):
         assert torch.equal(coarse, torch.full((1, 1, 16, 24), 4.0))  # 8 px at half size are 4 cells of 4 px
     else:
         assert (coarse, calls) == (None, [])
+
+
+def test_trust_in_another_start_looks_like_certainty():
+    """As if all correlations had been sure, and a coarse pass had found the same as they."""
+    disparity = torch.rand(2, 1, 5, 7)
+    certain = StartingPoint(disparity, torch.ones(2, 2, 5, 7))
+    assert torch.equal(CorrelationStart().trusting_cues(disparity), certain.cues)
+    expected = with_coarse_pass(certain, disparity).cues
+    assert torch.equal(CorrelationStart(coarse_iterations=2).trusting_cues(disparity), expected)
+    assert ZeroStart().trusting_cues(disparity).shape == (2, 0, 5, 7)
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,16 @@ def test_pairs_as_a_data_set():
     assert sum(1 for _ in pairs) == 3
 
 
+@pytest.mark.parametrize("kind", ["road", "plain_room"])
+def test_a_kind_is_that_of_all_scenes(kind, monkeypatch):
+    seen = []
+    monkeypatch.setattr("linstereo.synthesis.engine._Shot", lambda scene, **_: seen.append(scene.name))
+    engine = StereoEngine(dataclasses.replace(SMALL, kind=kind, underwater=0.5))
+    for index in range(6):
+        engine._shot(3, index)
+    assert seen == [kind] * 6
+
+
 def test_a_data_set_can_be_sent_to_a_worker():
     pairs = SyntheticPairs(SMALL, seed=2, count=3)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -218,6 +228,7 @@ def test_a_data_set_can_be_sent_to_a_worker():
         ({"width": 10**6}, "use 16 to"),
         ({"plain": -0.1}, "plain is -0.1"),
         ({"grey": 2.0}, "grey is 2"),
+        ({"kind": "moon"}, "no scene kind 'moon'; choose one of flying, room"),
     ],
 )
 def test_bad_settings_are_refused(wrong, message):

@@ -66,7 +66,7 @@ def test_changes_from_the_command_line():
             "validation=folder=/y,z",
         ],
     )
-    features, decoder, joint = recipe.stages
+    features, decoder, joint, _surfaces = recipe.stages
     assert (features.batch, joint.batch) == (16, 12)
     assert features.crop == joint.crop == (64, 128)
     assert features.learning_rate == 1e-4

@@ -22,9 +22,10 @@ from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.rectification import Rectification
 from linstereo.geometry.stereo_rig import StereoRig
+from linstereo.image_pairs import read_pair
 from linstereo.memory_limits import memory_errors_told
 from linstereo.prediction import Prediction
-from linstereo.predictor import StereoPredictor, read_pair
+from linstereo.predictor import StereoPredictor
 
 PREVIEW_WIDTH = 384
 """Largest width of a disparity that is sent while it is refined, px."""

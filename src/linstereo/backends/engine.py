@@ -1,5 +1,6 @@
 """What the predictor asks of whatever runs a network."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
@@ -18,6 +19,35 @@ BACKENDS: tuple[BackendName, ...] = ("torch", "onnx", "openvino")
 Image = NDArray[np.uint8]
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class EngineRequest:
+    """A pair of images of the size that the network is to see.
+
+    Attributes:
+        left: [h, w, 3] RGB.
+        right: the same size.
+        iterations: as `Engine.iterations` gave them.
+        volume: how correlations are held, one of `Engine.volumes`.
+        matches: sparse matches of the pair, for a network that starts from monocular depth.
+        start: a disparity that is known already, of images of this size; only for engines that take one.
+        tolerance: px by which a disparity may be off and still count as right for the confidence, > 0.
+        on_iteration: called with 1, 2, ... after each iteration; all at the end if the engine cannot tell.
+        on_disparity: called with 0 and the disparity [h, w] at the start, in px, then with that after each
+            iteration; an engine that cannot tell calls it at the end only.
+    """
+
+    left: Image
+    right: Image
+    _: dataclasses.KW_ONLY
+    iterations: int
+    volume: VolumeKind = "stored"
+    matches: SparseMatches | None = None
+    start: KnownDisparity | None = None
+    tolerance: float = 1.0
+    on_iteration: Callable[[int], None] | None = None
+    on_disparity: Callable[[int, NDArray[np.float32]], None] | None = None
+
+
 class EngineResult(NamedTuple):
     """What a network says about a pair of h x w px."""
 
@@ -33,10 +63,12 @@ class Engine(Protocol):
     config: settings of the network.
     volumes: the ways of holding correlations that it knows.
     gives_confidence: whether results have a confidence.
+    takes_start: whether it can start from a known disparity.
     """
 
     backend: BackendName
     volumes: tuple[VolumeKind, ...]
+    takes_start: bool
 
     @property
     def config(self) -> LinStereoConfig:
@@ -61,32 +93,6 @@ class Engine(Protocol):
         """SHA-256 of what decides the results: the same for the same network."""
         ...
 
-    def run(
-        self,
-        left: Image,
-        right: Image,
-        *,
-        iterations: int,
-        volume: VolumeKind,
-        matches: SparseMatches | None,
-        start: KnownDisparity | None = None,
-        tolerance: float = 1.0,
-        on_iteration: Callable[[int], None] | None = None,
-        on_disparity: Callable[[int, NDArray[np.float32]], None] | None = None,
-    ) -> EngineResult:
-        """Disparity of images [h, w, 3] of the size that the network is to see.
-
-        Args:
-            left: RGB.
-            right: the same size.
-            iterations: as `iterations` gave them.
-            volume: how correlations are held, one of `volumes`.
-            matches: sparse matches of the pair, for a network that starts from monocular depth.
-            start: a disparity that is known already, of images of this size; an `InputError` if the engine
-                cannot use it.
-            tolerance: px by which a disparity may be off and still count as right for the confidence, > 0.
-            on_iteration: called with 1, 2, ... after each iteration; all at the end if the engine cannot tell.
-            on_disparity: called with 0 and the disparity [h, w] at the start, in px, then with that after each
-                iteration; an engine that cannot tell calls it at the end only.
-        """
+    def run(self, request: EngineRequest) -> EngineResult:
+        """Disparity of a pair; an `InputError` if it is asked for what the engine cannot do."""
         ...

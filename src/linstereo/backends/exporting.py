@@ -9,7 +9,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from linstereo.backends.engine import Engine, Image
+from linstereo.backends.engine import Engine, EngineRequest, Image
 from linstereo.backends.graph_engine import GraphEngine
 from linstereo.backends.onnx_file import SUFFIX, read_onnx
 from linstereo.backends.torch_engine import TorchEngine
@@ -92,9 +92,8 @@ def export_model(
 def agreement(one: Engine, other: Engine, left: Image, right: Image, *, iterations: int) -> Agreement:
     """Compare two engines on a pair."""
     matches = match_sparse(left, right) if one.needs_matches else None
-    results = [
-        engine.run(left, right, iterations=iterations, volume="stored", matches=matches) for engine in (one, other)
-    ]
+    request = EngineRequest(left, right, iterations=iterations, matches=matches)
+    results = [engine.run(request) for engine in (one, other)]
     difference = np.abs(results[0].disparity - results[1].disparity)
     height, width = difference.shape
     return Agreement(

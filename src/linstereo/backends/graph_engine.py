@@ -9,13 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from linstereo.backends.engine import BackendName, EngineResult, Image
+from linstereo.backends.engine import BackendName, EngineRequest, EngineResult
 from linstereo.backends.onnx_file import OnnxFile
 from linstereo.errors import InputError
 from linstereo.export.network import DISPARITY, LEFT, MATCHES, PRIOR, RIGHT
 from linstereo.export.onnx_model import exported_iterations, onnx_model
 from linstereo.extras import require
-from linstereo.geometry.known_disparity import KnownDisparity
 from linstereo.geometry.sparse_matches import SparseMatches
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.depth_prior import DepthPriorReport, report_from_values
@@ -40,6 +39,7 @@ class GraphEngine:
 
     volumes: tuple[VolumeKind, ...] = ("stored",)
     gives_confidence = False
+    takes_start = False
 
     def __init__(self, source: OnnxFile | LinStereo, *, backend: Literal["onnx", "openvino"], threads: int) -> None:
         self.backend: BackendName = backend
@@ -85,34 +85,26 @@ class GraphEngine:
         """See `Engine.digest`."""
         return hashlib.sha256(self.content(self.iterations(None))).hexdigest()
 
-    def run(
-        self,
-        left: Image,
-        right: Image,
-        *,
-        iterations: int,
-        volume: VolumeKind,
-        matches: SparseMatches | None,
-        start: KnownDisparity | None = None,
-        tolerance: float = 1.0,
-        on_iteration: Callable[[int], None] | None = None,
-        on_disparity: Callable[[int, NDArray[np.float32]], None] | None = None,
-    ) -> EngineResult:
+    def run(self, request: EngineRequest) -> EngineResult:
         """See `Engine.run`."""
-        if start is not None:
+        if request.start is not None:
             raise InputError(
                 f"the backend {self.backend} cannot start from a known disparity, as sequences do; use the "
                 "backend torch"
             )
-        inputs: dict[str, NDArray[Any]] = {LEFT: np.ascontiguousarray(left), RIGHT: np.ascontiguousarray(right)}
+        inputs: dict[str, NDArray[Any]] = {
+            LEFT: np.ascontiguousarray(request.left),
+            RIGHT: np.ascontiguousarray(request.right),
+        }
+        matches = request.matches
         if matches is not None:
             inputs[MATCHES] = match_rows(matches)
-        outputs = self._compile(iterations)(inputs)
-        for t in range(1, iterations + 1):
-            if on_iteration is not None:
-                on_iteration(t)
-        if on_disparity is not None:
-            on_disparity(iterations, outputs[DISPARITY])
+        outputs = self._compile(request.iterations)(inputs)
+        for t in range(1, request.iterations + 1):
+            if request.on_iteration is not None:
+                request.on_iteration(t)
+        if request.on_disparity is not None:
+            request.on_disparity(request.iterations, outputs[DISPARITY])
         prior: DepthPriorReport | None = None
         if matches is not None:
             prior = report_from_values(

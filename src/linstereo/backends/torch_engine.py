@@ -9,9 +9,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from linstereo.backends.engine import BackendName, EngineResult, Image
-from linstereo.geometry.known_disparity import KnownDisparity
-from linstereo.geometry.sparse_matches import SparseMatches
+from linstereo.backends.engine import BackendName, EngineRequest, EngineResult, Image
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.large_images import Strips, predict_in_strips
 from linstereo.model.linstereo import LinStereo
@@ -30,6 +28,7 @@ class TorchEngine:
 
     backend: BackendName = "torch"
     volumes: tuple[VolumeKind, ...] = ("stored", "on_the_fly")
+    takes_start = True
 
     def __init__(self, model: LinStereo, *, device: torch.device) -> None:
         self.model = model.to(device).eval()
@@ -59,42 +58,33 @@ class TorchEngine:
         return weights_digest(self.model)
 
     @torch.inference_mode()
-    def run(
-        self,
-        left: Image,
-        right: Image,
-        *,
-        iterations: int,
-        volume: VolumeKind,
-        matches: SparseMatches | None,
-        start: KnownDisparity | None = None,
-        tolerance: float = 1.0,
-        on_iteration: Callable[[int], None] | None = None,
-        on_disparity: Callable[[int, NDArray[np.float32]], None] | None = None,
-    ) -> EngineResult:
+    def run(self, request: EngineRequest) -> EngineResult:
         """See `Engine.run`."""
-        tensors = [_to_tensor(image, self.device) for image in (left, right)]
-        evidence = self.model.prepare(*tensors, matches=None if matches is None else [matches], volume=volume)
+        iterations, on_disparity, start = request.iterations, request.on_disparity, request.start
+        height, width = request.left.shape[:2]
+        tensors = [_to_tensor(image, self.device) for image in (request.left, request.right)]
+        matches = None if request.matches is None else [request.matches]
+        evidence = self.model.prepare(*tensors, matches=matches, volume=request.volume)
         if start is not None:
             known = [torch.from_numpy(values).to(self.device)[None, None] for values in (start.disparity, start.known)]
             evidence = warmed(evidence, WarmStart(*known))
         if on_disparity is not None:
             first = F.interpolate(FINEST * evidence.disparity, scale_factor=FINEST, mode="bilinear")
-            on_disparity(0, _to_array(first[..., : left.shape[0], : left.shape[1]]))
+            on_disparity(0, _to_array(first[..., :height, :width]))
         states = self.model.iterate(evidence, iterations)
         before = current = evidence.disparity
         for t in range(1, iterations + 1):
             state = next(states)
             before, current = current, state.disparity
-            if on_iteration is not None:
-                on_iteration(t)
+            if request.on_iteration is not None:
+                request.on_iteration(t)
             if on_disparity is not None and t < iterations:
                 on_disparity(t, _to_array(self.model.upsample(state, evidence)))
         full = self.model.upsample(state, evidence)
         disparity = _to_array(full)
         if on_disparity is not None:
             on_disparity(iterations, disparity)
-        sure = self.model.confidence(state, evidence, before=before, full=full, tolerance=tolerance)
+        sure = self.model.confidence(state, evidence, before=before, full=full, tolerance=request.tolerance)
         return EngineResult(
             disparity,
             prior=evidence.prior[0] if evidence.prior else None,
@@ -109,7 +99,6 @@ class TorchEngine:
         strips: Strips,
         *,
         iterations: int,
-        volume: VolumeKind,
         on_iteration: Callable[[int], None] | None = None,
     ) -> EngineResult:
         """As `run`, for images that do not fit into memory in one piece, see `linstereo.model.large_images`."""
@@ -119,7 +108,6 @@ class TorchEngine:
             torch.from_numpy(right),
             strips,
             iterations=iterations,
-            volume=volume,
             on_iteration=on_iteration,
         )
         return EngineResult(

@@ -140,7 +140,7 @@ class _Sessions:
     """Makes the session of one variant after the other, each with a progress bar of its own."""
 
     def __init__(self, options: argparse.Namespace, *, worker: "Worker", stopping: Callable[[], bool]) -> None:
-        from linstereo.predictor import pick_device
+        from linstereo.backends.devices import pick_device
         from linstereo.training.trainer import Session
 
         self._worker = worker

@@ -1,7 +1,9 @@
 """Which calibration belongs to a pair, and what about it looks wrong."""
 
+import argparse
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,22 @@ WATER = 1.333  # refractive index
 MAX_WATER_VIEW = 70.0  # degrees; a flat port in water shows 97 at the very most, and 70 of a lens of 100 in air
 MAX_MEDIAN_DEPTH = 1000.0  # metres
 MAX_OFFSET = 0.2  # of the principal point from the centre, as a share of width and height
+
+
+def given_camera(
+    options: argparse.Namespace, *, rectified: bool
+) -> Callable[[Path, Sequence[int]], StereoCalibration | StereoRig | None]:
+    """`calibration_of` with what the command line says about the camera, see `options.add_camera_options`."""
+    return functools.partial(
+        calibration_of,
+        file=options.calib,
+        focal=options.focal,
+        baseline=options.baseline,
+        resize=options.scale_calib,
+        unit=options.calib_unit,
+        fisheye=options.fisheye,
+        rectified=rectified,
+    )
 
 
 def calibration_of(

@@ -12,7 +12,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
         "Train the confidence head of a network, whose other weights and disparities stay as they are: the probability "
-        "that a disparity is off by less than 1 px or 5 %%. Takes minutes on a CPU. The same command again resumes the "
+        "that a disparity is off by less than 1 px or 5 %. Takes minutes on a CPU. The same command again resumes the "
         "run in --out where it stopped."
     )
     parser.add_argument(
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     """Train the head; returns the exit code, which is not 0 if a signal ended the training before it was done."""
     from tqdm import tqdm
 
-    from linstereo.predictor import pick_device
+    from linstereo.backends.devices import pick_device
     from linstereo.training.confidence import DEFAULT_DATA, ConfidenceRecipe, ConfidenceSession, train_confidence
     from linstereo.training.sources import require_rendering
 

@@ -36,7 +36,8 @@ def run(options: argparse.Namespace) -> None:
     from linstereo.backends.exporting import PERCENTILE, check_target, export_model
     from linstereo.checkpoints.checkpoint import is_bundled
     from linstereo.files import make_parent
-    from linstereo.predictor import load, read_pair
+    from linstereo.image_pairs import read_pair
+    from linstereo.predictor import load
 
     target = check_target(options.out)
     pair = None if options.pair is None else read_pair(*options.pair)

@@ -67,6 +67,33 @@ def memory_size(text: str) -> int:
     return size
 
 
+def add_depth_limit(group: "argparse._ArgumentGroup") -> None:
+    """Add `--max-depth`, of point clouds."""
+    group.add_argument(
+        "--max-depth",
+        type=float,
+        metavar="M",
+        help="leave farther points out of clouds, metres (default: where the disparity is 1 px; inf keeps all)",
+    )
+
+
+def add_camera_options(group: "argparse._ArgumentGroup", *, raw: str) -> None:
+    """Add the options of a calibration that may be given by numbers, and of images that are raw unless told otherwise.
+
+    Args:
+        group: where.
+        raw: when images are taken to be raw, for the help.
+    """
+    add_calibration_options(group)
+    group.add_argument(
+        "--rectified",
+        action="store_true",
+        help=f"the images were rectified as a file of OpenCV or ROS describes; {raw}",
+    )
+    group.add_argument("--focal", type=float, metavar="PX", help="focal length, of cameras centred on their images")
+    group.add_argument("--baseline", type=float, metavar="M", help="distance between the cameras in metres")
+
+
 def add_calibration_options(group: "argparse._ArgumentGroup", *, required: bool = False) -> None:
     """Declare the calibration file and how it is to be read."""
     group.add_argument(

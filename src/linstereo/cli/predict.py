@@ -2,7 +2,14 @@
 
 import argparse
 
-from linstereo.cli.options import add_calibration_options, add_model_options, memory_size, share, thread_count
+from linstereo.cli.options import (
+    add_camera_options,
+    add_depth_limit,
+    add_model_options,
+    memory_size,
+    share,
+    thread_count,
+)
 
 FORMATS = ("pfm", "npy", "png", "exr")
 OUTPUTS = ("disparity", "depth", "confidence", "masks", "cloud", "pictures")
@@ -16,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "pairs must be rectified, or have a calibration of the raw cameras with which they are rectified first; "
         "where a calibration is known, also the depth in metres, a picture of it and a coloured point cloud in metres "
         "(.ply); if the model has learned it, the confidence: the probability that the disparity is off by less than "
-        "1 px or 5 %%. "
+        "1 px or 5 %. "
         "All pairs are checked before the first one is computed."
     )
     parser.epilog = "Exit code: 0 if all pairs were predicted, 1 if --skip-bad skipped some, 2 if the input is bad."
@@ -80,26 +87,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="lowest confidence of a point, from 0 to 1 (default: 0.9)",
     )
     group.add_argument("--normals", action="store_true", help="write the surface normals too")
-    group.add_argument(
-        "--max-depth",
-        type=float,
-        metavar="M",
-        help="leave farther points out, metres (default: where the disparity is 1 px; inf keeps all)",
-    )
+    add_depth_limit(group)
     group = parser.add_argument_group(
         "calibration",
         "By default calib.json or calib.txt in the folder of the left image; if that folder is named left, also "
         "calib/<name>.json, calib/<name>.txt, calib.json or calib.txt beside it.",
     )
-    add_calibration_options(group)
-    group.add_argument(
-        "--rectified",
-        action="store_true",
-        help="the images were rectified as a file of OpenCV or ROS describes; by default its pairs are raw, and "
-        "rectified before they are predicted",
-    )
-    group.add_argument("--focal", type=float, metavar="PX", help="focal length, of cameras centred on their images")
-    group.add_argument("--baseline", type=float, metavar="M", help="distance between the cameras in metres")
+    add_camera_options(group, raw="by default its pairs are raw, and rectified before they are predicted")
     add_model_options(parser)
     parser.add_argument(
         "--volume",

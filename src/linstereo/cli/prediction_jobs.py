@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from linstereo.cli.cameras import calibration_of, depth_doubt, doubts, may_be_raw
+from linstereo.cli.cameras import depth_doubt, doubts, given_camera, may_be_raw
 from linstereo.cli.options import load_model
 from linstereo.cli.pairs import Pair, Pairing, check_complete, find_images, output_names, pair_up, read_list
 from linstereo.cli.training_session import chosen_threads
@@ -24,10 +24,11 @@ from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.point_cloud import usable_depth
 from linstereo.geometry.rectification import Rectification
 from linstereo.geometry.stereo_rig import StereoRig
+from linstereo.image_pairs import pair_size, read_pair
 from linstereo.memory_limits import memory_errors_told
 from linstereo.prediction import Prediction
 from linstereo.prediction_files import OUTPUTS, write_prediction
-from linstereo.predictor import StereoPredictor, pair_size, read_pair
+from linstereo.predictor import StereoPredictor
 from linstereo.runs import output_folder
 
 MAX_NAME = 255 - len("_confidence_colour.png")  # bytes
@@ -127,16 +128,7 @@ def given_pairs(options: argparse.Namespace) -> Pairing:
 
 def check_pairs(pairs: Sequence[Pair], options: argparse.Namespace, outputs: set[str], bad: BadPairs) -> Iterator[Job]:
     """Check files, sizes and calibrations of all pairs, without decoding an image; bad ones are left out."""
-    camera = partial(
-        calibration_of,
-        file=options.calib,
-        focal=options.focal,
-        baseline=options.baseline,
-        resize=options.scale_calib,
-        unit=options.calib_unit,
-        fisheye=options.fisheye,
-        rectified=options.rectified,
-    )
+    camera = given_camera(options, rectified=options.rectified)
     told: set[str] = set()  # once for all images of a camera
     known: dict[tuple[int, int], Rectification] = {}  # all raw pairs share one file
     names = output_names([left for left, _ in pairs]) if pairs else []

@@ -46,8 +46,8 @@ def run(options: argparse.Namespace) -> None:
     from linstereo.data.formats.images import write_image
     from linstereo.files import make_parent
     from linstereo.geometry.pair_checks import measure_pair
+    from linstereo.image_pairs import read_pair
     from linstereo.memory_limits import memory_errors_told
-    from linstereo.predictor import read_pair
     from linstereo.runs import output_folder
     from linstereo.visualize import row_picture
 
@@ -91,7 +91,7 @@ def _rectification(pairs: "Sequence[Pair]", options: argparse.Namespace) -> tupl
     from linstereo.errors import InputError
     from linstereo.geometry.rectification import Rectification
     from linstereo.geometry.stereo_rig import StereoRig
-    from linstereo.predictor import pair_size
+    from linstereo.image_pairs import pair_size
 
     sizes: dict[tuple[int, int], Path] = {}
     for left, right in pairs:

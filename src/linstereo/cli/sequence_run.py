@@ -26,8 +26,9 @@ from linstereo.geometry.calibration import StereoCalibration
 from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.rectification import Rectification
 from linstereo.geometry.stereo_rig import StereoRig
+from linstereo.image_pairs import pair_size, read_pair
 from linstereo.memory_limits import memory_errors_told
-from linstereo.predictor import StereoPredictor, pair_size, read_pair
+from linstereo.predictor import StereoPredictor
 from linstereo.runs import RunFolder
 
 MOST_FRAMES = 10**9
@@ -53,6 +54,7 @@ def follow_sequence(options: argparse.Namespace) -> None:
         notes = ["calib.json", INDEX]
         folder = stack.enter_context(RunFolder.open(options.out, notes=notes))
         predictor = load_model(options)
+        predictor.check_tracks()
         predictor.iterations(options.warm_iters)
         predictor.plan(*size, scale=options.scale)
         folder.settle(_settings(options, predictor, outputs, calibration))

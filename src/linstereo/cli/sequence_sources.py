@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from linstereo.cli.cameras import calibration_of
+from linstereo.cli.cameras import given_camera
 from linstereo.cli.pairs import check_complete, find_images, pair_up
 from linstereo.data.formats.calibration_fields import naming_calibration
 from linstereo.data.formats.camera_files import fitted_cameras
@@ -72,17 +72,7 @@ def sequence_calibration(
         )
     else:
         first = source.pairs[0][0] if isinstance(source, ImageFiles) else Path(options.source)
-        found = calibration_of(
-            first,
-            size,
-            file=options.calib,
-            focal=options.focal,
-            baseline=options.baseline,
-            resize=options.scale_calib,
-            unit=options.calib_unit,
-            fisheye=options.fisheye,
-            rectified=rectified,
-        )
+        found = given_camera(options, rectified=rectified)(first, size)
     if isinstance(found, StereoRig):
         with naming_calibration(name):
             rectification = Rectification(found)

@@ -56,6 +56,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     for name, what, default in shares:
         parser.add_argument(f"--{name}", type=float, metavar="F", help=f"share {what}, 0 to 1 (default: {default})")
+    parser.add_argument(
+        "--kind",
+        metavar="KIND",
+        help="scenes of one kind only: flying, room, plain_room, tabletop, workshop, posters, road, country, reef or "
+        "harbour (default: a mixture that suits air or water)",
+    )
     parser.add_argument("--photos", metavar="DIR", help="folder of photographs to use as textures too")
     parser.add_argument(
         "--meshes", metavar="DIR", help="folder of .obj, .glb, .stl, .ply or .off files to use as objects too"
@@ -81,6 +87,7 @@ def run(options: argparse.Namespace) -> None:
             max_disparity=options.max_disparity,
             photos=options.photos,
             meshes=options.meshes,
+            kind=options.kind,
             **{name: share for name, share in shares.items() if share is not None},
         ),
         seed=options.seed,

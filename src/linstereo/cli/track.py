@@ -2,7 +2,7 @@
 
 import argparse
 
-from linstereo.cli.options import add_calibration_options, add_model_options, thread_count
+from linstereo.cli.options import add_camera_options, add_depth_limit, add_model_options, thread_count
 
 OUTPUTS = ("disparity", "depth", "cloud", "video")
 FORMATS = ("png", "pfm", "npy")
@@ -77,21 +77,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         f"{VIEWER}, to a viewer that is opened now",
     )
     group = parser.add_argument_group("calibration", "By default what the bag says, or calib.json beside the source.")
-    add_calibration_options(group)
-    group.add_argument(
-        "--rectified",
-        action="store_true",
-        help="the images were rectified as the calibration of OpenCV or ROS describes; by default they are raw, unless "
-        "the topics in the bag are named image_rect",
-    )
-    group.add_argument("--focal", type=float, metavar="PX", help="focal length, of cameras centred on their images")
-    group.add_argument("--baseline", type=float, metavar="M", help="distance between the cameras in metres")
-    group.add_argument(
-        "--max-depth",
-        type=float,
-        metavar="M",
-        help="leave farther points out of the clouds (default: where the disparity is 1 px; inf keeps all)",
-    )
+    add_camera_options(group, raw="by default they are raw, unless the topics in the bag are named image_rect")
+    add_depth_limit(group)
     group.add_argument(
         "--strict",
         action="store_true",

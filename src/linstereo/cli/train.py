@@ -51,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train; returns the exit code, which is not 0 if a signal ended the training before it was done."""
-    from linstereo.predictor import pick_device
+    from linstereo.backends.devices import pick_device
     from linstereo.processes import joined_workers
     from linstereo.training.run import train
     from linstereo.training.sources import require_rendering

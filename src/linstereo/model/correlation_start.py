@@ -8,6 +8,7 @@ background.
 Nothing here is learned and no gradient passes: features are trained by their own loss, the updaters by theirs.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from linstereo.model.cost_volume import CostVolume
+from linstereo.model.fast_paths import CHUNK
 from linstereo.model.precision import without_autocast_cache
 from linstereo.model.starts import Start, StartingPoint, StartInputs
 from linstereo.model.strides import pad_images
@@ -31,6 +33,8 @@ SURE_WINDOW = 5
 """Side in cells of the window that the confidence is averaged over."""
 FAR_APART = 4.0
 """Cells by which two starts differ that are told to be far apart."""
+LINE = 16
+"""Values in a line of the cache; paths begin at one."""
 MOST_CELLS = 1 << 24
 """Pixels times disparities of the largest volume that is aggregated; larger images start from a coarser one."""
 
@@ -60,6 +64,13 @@ class CorrelationStart(Start):
             half = F.avg_pool2d(pad_images(pair), 2)
             return F.avg_pool2d(predict(half, self.coarse_iterations), 2) / 2
 
+    def trusting_cues(self, feature: Tensor) -> Tensor:
+        """See `Start.trusting_cues`: the correlations agree, and a coarse pass found the same."""
+        cues = super().trusting_cues(feature)
+        if self.coarse_iterations:
+            cues[:, -1] = 0
+        return cues
+
     def forward(self, inputs: StartInputs) -> StartingPoint:
         """See `Start.forward`."""
         start = to_scale(start_from_volumes(inputs.volumes), inputs.volumes[0].size)
@@ -80,44 +91,90 @@ def start_scale(sizes: Sequence[tuple[int, int]]) -> int:
 @torch.no_grad()
 def correlation_start(correlation: Tensor) -> StartingPoint:
     """Start from the correlations [B, h, w, w] of one scale (left column, then right column)."""
-    cost = matching_cost(by_disparity(correlation.float()))  # [B, h, w, D]
+    cost = matching_cost(correlation.float())  # [B, h, w, D + 1]
     total = aggregate(cost)
-    best = total.argmin(dim=-1)  # [B, h, w]
+    best = _cheapest(total)  # [B, h, w]
     agree = left_right_agreement(total, best)
-    probability = _window((-cost).exp(), best, radius=1).sum(dim=-1).clamp(max=1)
+    probability = _window(cost, best).neg_().exp_().sum(dim=-1).clamp_(max=1)
     disparity = fill_from_background(_between_cells(total, best), agree)
     return StartingPoint(disparity.unsqueeze(1), torch.stack([agree.to(disparity), probability], dim=1))
 
 
 def by_disparity(correlation: Tensor) -> Tensor:
-    """Reorder [B, h, w, w] from right columns to disparities 0 to w / 2: [B, h, w, D], -inf outside the image."""
-    width = correlation.shape[-1]
-    count = width // 2 + 1
-    column = torch.arange(width, device=correlation.device)[:, None]
-    match = column - torch.arange(count, device=correlation.device)  # [w, D]
-    taken = correlation.gather(-1, match.clamp(min=0).expand(*correlation.shape[:2], width, count))
-    return taken.masked_fill(match < 0, -torch.inf)
+    """Reorder [B, h, w, w] from right columns to disparities 0 to w / 2, and a wall behind them: [B, h, w, D + 1].
 
-
-def matching_cost(score: Tensor) -> Tensor:
-    """Negative log-probability of every disparity, in nats and at most `WORST`: [B, h, w, D] -> [B, h, w, D].
-
-    Near the left border some matches lie outside of the right image, where `score` is -inf. They share what they would
-    have if they were as good as matches are where all candidates are inside, so that a pixel whose match is outside
-    does not have to take a poor one inside.
+    It is -inf in the wall and outside of the right image.
     """
-    outside = score.isneginf()
-    share = outside.to(score).mean(dim=-1)  # [B, h, w]
-    inside_evidence = score.logsumexp(dim=-1)
-    usual = inside_evidence[..., score.shape[-1] - 1 :].mean(dim=(1, 2))[:, None, None]
-    outside_evidence = usual + share.log()
-    evidence = torch.logaddexp(inside_evidence, outside_evidence).unsqueeze(-1)
-    each = (outside_evidence - (share * score.shape[-1]).clamp(min=1).log()).unsqueeze(-1)
-    return (evidence - torch.where(outside, each, score)).clamp(max=WORST)
+    batch, height, width, _ = correlation.shape
+    count = width // 2 + 1
+    strides = correlation.stride()
+    # Along a row, neighbours in disparity are neighbours in memory, in falling order. A view that also starts before
+    # the right image takes other values there, which are overwritten; only in column 0 it would leave the memory.
+    falling = correlation[:, :, 1:].as_strided(
+        (batch, height, width - 1, count),
+        (*strides[:2], strides[2] + strides[3], strides[3]),
+        correlation.storage_offset() + strides[2] + (2 - count) * strides[3],
+    )
+    score = correlation.new_empty(batch, height, width, count + 1)
+    score[:, :, 1:, :-1] = falling.flip(-1)
+    score[:, :, 0, 0] = correlation[:, :, 0, 0]
+    score[:, :, : count - 1].masked_fill_(_outside(count, score.device), -torch.inf)
+    score[..., -1] = -torch.inf
+    return score
+
+
+def _outside(count: int, device: torch.device) -> Tensor:
+    """Which of `count` disparities, and the wall, point to the left of the right image, [count - 1, count + 1].
+
+    Only the first count - 1 left columns have any.
+    """
+    column = torch.arange(count - 1, device=device)[:, None]
+    return torch.arange(count + 1, device=device) > column
+
+
+def matching_cost(correlation: Tensor) -> Tensor:
+    """Negative log-probability of every disparity, in nats and at most `WORST`: [B, h, w, w] -> [B, h, w, D + 1].
+
+    Near the left border some matches lie outside of the right image. They share what they would have if they were as
+    good as matches are where all candidates are inside, so that a pixel whose match is outside does not have to take a
+    poor one inside. Behind the last disparity is a wall of infinite cost, which keeps neighbours in memory apart.
+    """
+    batch, height, width, _ = correlation.shape
+    count = width // 2 + 1
+    border = count - 1  # columns that have matches outside
+    cost = correlation.new_empty(batch, height, width, count + 1)
+    evidence = correlation.new_empty(batch, height, width)  # of all matches inside together
+    for rows in _row_chunks(cost):
+        score = by_disparity(correlation[:, rows])
+        torch.log_softmax(score, dim=-1, out=cost[:, rows]).neg_()
+        torch.add(score[..., 0], cost[:, rows, :, 0], out=evidence[:, rows])
+        cost[:, rows, border:].clamp_(max=WORST)
+    usual = evidence[..., border:].mean(dim=(1, 2))[:, None, None]
+    outside = _outside(count, cost.device)
+    number = torch.arange(border, 0, -1, device=cost.device)  # of matches outside
+    beyond = usual + (number / count).log()  # [B, 1, border], evidence of all matches outside together
+    inside = evidence[..., :border]
+    more = torch.logaddexp(inside, beyond)
+    raised, each = (more - inside).unsqueeze(-1), (more - beyond + number.log()).unsqueeze(-1)
+    for rows in _row_chunks(cost):
+        part = cost[:, rows, :border]
+        torch.where(outside, each[:, rows], part.add_(raised[:, rows]), out=part)
+        part.clamp_(max=WORST)
+    cost[..., -1] = torch.inf
+    return cost
+
+
+def _row_chunks(volume: Tensor) -> list[slice]:
+    """Rows of [B, h, w, D] that fit into the cache."""
+    step = max(CHUNK // volume[:, 0].numel(), 1)
+    return [slice(start, start + step) for start in range(0, volume.shape[1], step)]
 
 
 def aggregate(cost: Tensor, *, small_step: float = SMALL_STEP, large_step: float = LARGE_STEP) -> Tensor:
-    """Sum of the semi-global path costs of [B, h, w, D] along both rows and both columns: [B, h, w, D]."""
+    """Sum of the semi-global path costs along both rows and both columns: [B, h, w, D + 1] -> [B, h, w, D + 1].
+
+    Both have a wall of infinite cost behind the last disparity, see `matching_cost`.
+    """
     total = torch.zeros_like(cost)
     for axis in (1, 2):
         _add_path_costs(cost.movedim(axis, 0), total.movedim(axis, 0), small_step, large_step)
@@ -128,37 +185,51 @@ def _add_path_costs(cost: Tensor, total: Tensor, small_step: float, large_step: 
     """Add the cheapest ways to each disparity, less the running minimum, along the first axis and back.
 
     Args:
-        cost: [n, ..., D].
+        cost: [n, ..., D + 1], with the wall.
         total: what to add to, the same shape.
         small_step: cost of a change of one disparity from one position to the next.
         large_step: cost of any larger change.
     """
-    paths = torch.stack([cost[0], cost[-1]])  # [2, ..., D]: one path from each end
-    for i in range(len(cost)):
-        j = len(cost) - 1 - i
+    shape = (2, *cost.shape[1:])  # one path from each end
+    size = math.prod(shape)
+    memory = cost.new_full((size + 2 * LINE,), torch.inf)
+    # Every value and its neighbours; between those of different pixels are walls.
+    before, flat, behind = (memory[first : first + size] for first in (LINE - 1, LINE, LINE + 1))
+    paths, way = flat.view(shape), cost.new_zeros(shape)
+    flat_way = way.view(-1)
+    costs, totals, ends = cost.unbind(), total.unbind(), list(zip(way, paths, strict=True))
+    for i in range(len(costs)):
         if i:
-            floor = paths.amin(dim=-1, keepdim=True)
-            way = torch.minimum(paths, floor + large_step)
-            step = paths + small_step
-            torch.minimum(way[..., 1:], step[..., :-1], out=way[..., 1:])
-            torch.minimum(way[..., :-1], step[..., 1:], out=way[..., :-1])
-            paths = way.sub_(floor)
-            paths[0] += cost[i]
-            paths[1] += cost[j]
-        total[i] += paths[0]
-        total[j] += paths[1]
+            paths.sub_(paths.amin(dim=-1, keepdim=True))
+            flat.clamp_(max=large_step)
+            torch.minimum(before, behind, out=flat_way).add_(small_step)
+            torch.minimum(flat_way, flat, out=flat_way)
+        for position, (so_far, path) in zip((i, len(costs) - 1 - i), ends, strict=True):
+            torch.add(so_far, costs[position], out=path)
+            totals[position].add_(path)
+
+
+def _cheapest(total: Tensor) -> Tensor:
+    """Index of the smallest value, the first of several, along the last axis; `min` is faster than `argmin`."""
+    return total.min(dim=-1).indices
 
 
 def left_right_agreement(total: Tensor, best: Tensor) -> Tensor:
-    """Where the best match of a left pixel has that pixel as its own best match, within one cell: bool [B, h, w]."""
-    width, count = total.shape[-2:]
-    column = torch.arange(width, device=total.device)[:, None]
-    left = column + torch.arange(count, device=total.device)  # [w, D] left column seen from a right one
-    flat = total.flatten(2)  # [B, h, w * D]
-    index = left.clamp(max=width - 1) * count + torch.arange(count, device=total.device)
-    from_right = flat[..., index.flatten()].view_as(total)
-    right_best = from_right.masked_fill(left >= width, torch.inf).argmin(dim=-1)  # [B, h, w]
-    match = column[:, 0] - best  # [B, h, w]
+    """Where the best match of a left pixel has that pixel as its own best match, within one cell: bool [B, h, w].
+
+    Args:
+        total: [B, h, w, D + 1], with the wall.
+        best: [B, h, w], index of the smallest value.
+    """
+    batch, _, width, cells = total.shape
+    right_best = torch.empty_like(best)
+    for rows in _row_chunks(total):
+        part = F.pad(total[:, rows], (0, 0, 0, cells - 2), value=torch.inf)  # columns beyond the left image
+        strides = part.stride()
+        # A right column x sees disparity d in the left column x + d.
+        from_right = part.as_strided((batch, part.shape[1], width, cells - 1), (*strides[:3], strides[2] + strides[3]))
+        right_best[:, rows] = _cheapest(from_right)
+    match = torch.arange(width, device=total.device) - best  # [B, h, w]
     return (match >= 0) & ((right_best.gather(-1, match.clamp(min=0)) - best).abs() <= 1)
 
 
@@ -176,17 +247,17 @@ def fill_from_background(disparity: Tensor, trusted: Tensor) -> Tensor:
 
 def _between_cells(total: Tensor, best: Tensor) -> Tensor:
     """Vertex of the parabola through a minimum and its two neighbours, [B, h, w] in cells."""
-    below, middle, above = _window(total, best, radius=1).unbind(dim=-1)
+    below, middle, above = _window(total, best).unbind(dim=-1)
     curvature = below - 2 * middle + above
     shift = 0.5 * (below - above) / curvature.clamp(min=1e-6)
-    inside = (best > 0) & (best < total.shape[-1] - 1) & curvature.isfinite() & (curvature > 1e-6)
+    inside = (best > 0) & (best < total.shape[-1] - 2) & curvature.isfinite() & (curvature > 1e-6)
     return best + torch.where(inside, shift.clamp(-0.5, 0.5), 0.0)
 
 
-def _window(values: Tensor, centre: Tensor, *, radius: int) -> Tensor:
-    """Values around an index of the last axis: [B, h, w, D] -> [B, h, w, 2 * radius + 1], clamped at the ends."""
-    steps = torch.arange(-radius, radius + 1, device=values.device)
-    index = (centre.unsqueeze(-1) + steps).clamp(0, values.shape[-1] - 1)
+def _window(values: Tensor, centre: Tensor) -> Tensor:
+    """Values at an index and on either side of it, clamped at the ends: [B, h, w, D + 1] -> [B, h, w, 3]."""
+    steps = torch.arange(-1, 2, device=values.device)
+    index = (centre.unsqueeze(-1) + steps).clamp(0, values.shape[-1] - 2)
     return values.gather(-1, index)
 
 

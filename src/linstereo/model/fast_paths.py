@@ -8,7 +8,7 @@ same result up to rounding; `plain_paths` turns the fast ones off, which is how 
 import contextlib
 import contextvars
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +47,23 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last) if fast(x) else x
 
 
+def chunks(rows: Tensor) -> list[slice]:
+    """Parts of [N, C] that fit into the cache."""
+    step = max(CHUNK // rows.shape[1], 1)
+    return [slice(start, start + step) for start in range(0, len(rows), step)]
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """`F.linear`, [..., in] -> [..., out]; the fast way stays in the cache between the bias and the product."""
+    if not fast(x) or bias is None:
+        return F.linear(x, weight, bias)
+    rows = x.reshape(-1, x.shape[-1])
+    out = rows.new_empty(len(rows), len(weight))
+    for part in chunks(out):
+        torch.addmm(bias, rows[part], weight.t(), out=out[part])
+    return out.view(*x.shape[:-1], -1)
+
+
 def linear_gelu(layer: nn.Linear, x: Tensor) -> Tensor:
     """GELU of a linear layer, [..., in] -> [..., out]; in one operation where oneDNN offers it."""
     if fast(x) and _fuses_gelu():
@@ -66,6 +83,56 @@ def _fuses_gelu() -> bool:
         except (AttributeError, RuntimeError, TypeError):
             return False
         return torch.allclose(fused, F.gelu(layer(x)), rtol=1e-4, atol=1e-5)
+
+
+def conv_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
+    """A convolution of maps [B, *, h, w] joined along their channels, padded to keep its size: [B, C, h, w].
+
+    The fast way adds up the convolutions of the parts, so that nothing is joined, and ends with ReLU in the same pass.
+
+    Args:
+        parts: the maps, in channels-last memory if it is to be fast.
+        weight: [C, channels of all parts, k, k], k odd.
+        bias: [C].
+        relu: whether ReLU follows.
+    """
+    side = weight.shape[-1] // 2
+    if not (fast(parts[0]) and _adds_convolutions()):
+        joined = parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=1)
+        plain = F.conv2d(joined, weight, bias, padding=side)
+        return plain.relu_() if relu else plain
+    geometry = ([side, side], [1, 1], [1, 1], 1)
+    first, *others = torch.split(weight, [x.shape[1] for x in parts], dim=1)
+    after = "relu" if relu and not others else "none"
+    out: Tensor = torch.ops.mkldnn._convolution_pointwise(
+        parts[0], first.contiguous(), bias, *geometry, after, [], None
+    )
+    for i, (x, part) in enumerate(zip(parts[1:], others, strict=True), start=2):
+        last = "relu" if relu and i == len(parts) else None
+        torch.ops.mkldnn._convolution_pointwise_.binary(
+            out, x, part.contiguous(), None, *geometry, "add", 1.0, last, [], None
+        )
+    return out
+
+
+@functools.cache
+def _adds_convolutions() -> bool:
+    """Whether PyTorch has the operations that its own compiler fuses convolution, sum and ReLU into, tried once."""
+    generator = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(1, 16, 5, 5, generator=generator), torch.randn(16, 16, 3, 3, generator=generator)
+    x = x.contiguous(memory_format=torch.channels_last)
+    after: tuple[str, list[float], None] = ("relu", [], None)
+    with torch.no_grad():
+        try:
+            out = torch.ops.mkldnn._convolution_pointwise(x, weight, None, [1, 1], [1, 1], [1, 1], 1, *after)
+            expected = F.conv2d(x, weight, padding=1).relu()
+            same = torch.allclose(out, expected, rtol=1e-4, atol=1e-4)
+            torch.ops.mkldnn._convolution_pointwise_.binary(
+                out, x, weight, None, [1, 1], [1, 1], [1, 1], 1, "add", 1.0, *after
+            )
+        except (AttributeError, RuntimeError, TypeError):
+            return False
+        return same and torch.allclose(out, 2 * expected, rtol=1e-4, atol=1e-4)
 
 
 def single_channel_conv(conv: nn.Conv2d, x: Tensor) -> Tensor:
@@ -94,20 +161,46 @@ class InstanceNorm(nn.InstanceNorm2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, h, w] -> [B, C, h, w]."""
-        if not (fast(x) and x.is_contiguous(memory_format=torch.channels_last)):
+        if not self._is_fast(x):
             return super().forward(x)
+        return self._normalised(x)
+
+    def then_relu(self, x: Tensor, *, plus: Tensor | None = None) -> Tensor:
+        """`forward`, ReLU, and then the sum with `plus` if there is one: [B, C, h, w] -> [B, C, h, w]."""
+        if self._is_fast(x):
+            return self._normalised(x, relu=True, plus=plus)
+        out = super().forward(x).relu_()
+        return out if plus is None else plus + out
+
+    def _is_fast(self, x: Tensor) -> bool:
+        return fast(x) and x.is_contiguous(memory_format=torch.channels_last)
+
+    def _normalised(self, x: Tensor, *, relu: bool = False, plus: Tensor | None = None) -> Tensor:
+        """The fast way, some rows at a time; overwrites `x`."""
         maps = x.permute(0, 2, 3, 1)  # [B, h, w, C]
-        width = maps.shape[2]
+        step = max(CHUNK // maps[0, 0].numel(), 1)
+        others = maps[:, :, :0] if plus is None else plus.permute(0, 2, 3, 1)
+        for image, other, scale, shift in zip(maps, others, *self._scale_and_shift(maps, step), strict=True):
+            for part, more in zip(torch.split(image, step), torch.split(other, step), strict=True):  # [*, w, C]
+                torch.addcmul(shift, part, scale, out=part)
+                if relu:
+                    part.relu_()
+                if plus is not None:
+                    part.add_(more)
+        return x
+
+    def _scale_and_shift(self, maps: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """What normalises [B, h, w, C], read `step` rows at a time; each [B, 1, C]."""
+        batch, height, width, channels = maps.shape
         share = maps.new_full((1, width), 1 / width)
         # Means of rows come first, and their mean in double precision: one long sum would lose digits.
-        mean = (share @ maps).double().mean(dim=1, keepdim=True)  # [B, 1, 1, C]
-        parts = torch.split(maps, max(CHUNK // (width * maps.shape[3]), 1), dim=1)
-        squares = torch.cat([share @ part.square() for part in parts], dim=1)
-        square = squares.double().mean(dim=1, keepdim=True)
+        rows = [(share @ part, share @ part.square()) for part in torch.split(maps.flatten(0, 1), step)]
+        of_rows = (torch.cat(sums).view(batch, height, channels) for sums in zip(*rows, strict=True))
+        mean, square = (sums.double().mean(dim=1, keepdim=True) for sums in of_rows)
         scale = (square - mean.square()).clamp_(min=0).add_(self.eps).rsqrt_()
         if self.weight is not None:
             scale = scale * self.weight
         shift = -mean * scale
         if self.bias is not None:
             shift = shift + self.bias
-        return torch.addcmul(shift.float(), maps, scale.float(), out=maps).permute(0, 3, 1, 2)
+        return scale.float(), shift.float()

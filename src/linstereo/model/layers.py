@@ -1,7 +1,8 @@
 """Convolutions written in the way that runs fastest on channels-last maps."""
 
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from linstereo.model.fast_paths import fast, linear
 
 
 class DepthwiseConv(nn.Conv2d):
@@ -13,6 +14,15 @@ class DepthwiseConv(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         """[B, h, w, C] -> [B, h, w, C]; the permutations are views."""
         return super().forward(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+    def plus_input(self, x: Tensor) -> Tensor:
+        """The convolution added to its input, as `forward`; the fast way has 1 more in the middle of the kernels."""
+        if not fast(x):
+            return self.forward(x).add_(x)
+        weight = self.weight.clone()
+        weight[:, :, 1, 1] += 1
+        out: Tensor = self._conv_forward(x.permute(0, 3, 1, 2), weight, self.bias)
+        return out.permute(0, 2, 3, 1)
 
 
 class PointwiseConv(nn.Conv2d):
@@ -26,4 +36,4 @@ class PointwiseConv(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, h, w] -> [B, D, h, w] in channels-last memory; the permutations are views."""
-        return F.linear(x.permute(0, 2, 3, 1), self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)
+        return linear(x.permute(0, 2, 3, 1), self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from linstereo.model.backbone import Backbone
 from linstereo.model.confidence import ConfidenceHead, Outcome
 from linstereo.model.cost_volume import CostVolume, HierarchicalCostVolumes, VolumeKind
+from linstereo.model.fast_paths import channels_last, conv_of_parts
 from linstereo.model.starts import Start, StartingPoint, StartInputs
 from linstereo.model.strides import FINEST, pad_images
 from linstereo.model.updater import MotionEncoder, MultiScaleUpdater, ResidualHead
@@ -221,10 +222,13 @@ class LinStereo(nn.Module):
         """
         hidden = []
         for project, feature in zip(self.hidden_projection, features, strict=False):
+            parts = [feature]
             if self.start.cues:
                 scaled = F.interpolate(cues, size=_size(feature), mode="bilinear", align_corners=False)
-                feature = torch.cat([feature, scaled.to(feature)], dim=1)
-            hidden.append(torch.tanh(project(feature)).contiguous(memory_format=torch.channels_last))
+                parts.append(channels_last(scaled.to(feature)))
+            assert isinstance(project, nn.Conv2d)
+            projected = conv_of_parts(parts, project.weight, project.bias)
+            hidden.append(torch.tanh(projected).contiguous(memory_format=torch.channels_last))
         return hidden
 
     def iterate(self, evidence: Evidence, iterations: int) -> Iterator[Refined]:
@@ -248,10 +252,15 @@ class LinStereo(nn.Module):
         The list has an entry per update scale, finest first; None where a scale has no volume of its own.
         """
         motion: list[Tensor | None] = [None] * scales
-        for i, (cost_volume, encode) in enumerate(zip(volumes, self.motion_encoders, strict=True)):
-            scaled = F.avg_pool2d(disparity, 2**i) / 2**i if i else disparity  # [B, 1, H/s, W/s], px of scale s
-            motion[i] = encode(scaled, cost_volume.lookup(scaled))
+        for i, volume in enumerate(volumes):
+            motion[i] = self.motion(i, volume, disparity)
         return motion
+
+    def motion(self, i: int, volume: CostVolume, disparity: Tensor) -> Tensor:
+        """Matching evidence of scale i around `disparity`, see `encode_motion`: [B, hidden, H/s, W/s]."""
+        scaled = F.avg_pool2d(disparity, 2**i) / 2**i if i else disparity  # [B, 1, H/s, W/s], px of scale s
+        encoded: Tensor = self.motion_encoders[i](scaled, volume.lookup(scaled))
+        return encoded
 
     def upsample(self, state: Refined, evidence: Evidence) -> Tensor:
         """Full-resolution disparity [B, 1, H, W] of a state, in px of the left image, cut to the unpadded size."""

@@ -48,8 +48,10 @@ def peak_bytes(config: LinStereoConfig, height: int, width: int, volume: VolumeK
 
 
 def volume_bytes(config: LinStereoConfig, height: int, width: int) -> int:
-    """Bytes of the stored float32 volumes of all scales, pyramids (x 2) included, for images of that size."""
-    return sum(8 * -(-height // scale) * (-(-width // scale)) ** 2 for scale in _volume_scales(config))
+    """Bytes of the stored float32 volumes of all scales, pyramids (x 2) and gaps included, for images of that size."""
+    gaps = (config.levels + 1) * (2 * config.radius + 2)  # columns beside those of the levels
+    sizes = [(-(-height // scale), -(-width // scale)) for scale in _volume_scales(config)]
+    return sum(4 * rows * columns * (2 * columns + gaps) for rows, columns in sizes)
 
 
 def _volume_scales(config: LinStereoConfig) -> tuple[int, ...]:

@@ -3,13 +3,18 @@
 Linear attention sums keys times values once and shares the sum among all queries, so its cost grows linearly with the
 number of positions N; rotary position encoding of queries and keys in the numerator gives back what the shared sum
 forgets: where things are relative to each other.
+
+So attention has two halves: a `Summary` of all keys and values, and its application to every query. Summaries of parts
+of an image can be joined, and each part then attends to the whole without seeing it.
 """
+
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linstereo.model.fast_paths import CHUNK, fast, linear_gelu
+from linstereo.model.fast_paths import chunks, fast, linear, linear_gelu
 from linstereo.model.layers import DepthwiseConv
 from linstereo.model.precision import at_least_float32, without_autocast
 
@@ -38,12 +43,16 @@ def rotary_table(
     frequency = base ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
     rows = (torch.arange(height, dtype=torch.float64) + offset[0])[:, None] * frequency  # [h, pairs]
     columns = (torch.arange(width, dtype=torch.float64) + offset[1])[:, None] * frequency  # [w, pairs]
-    angle = torch.cat(
-        [rows[:, None].expand(height, width, pairs), columns[None].expand(height, width, pairs)], dim=-1
-    ).reshape(height * width, 1, 2 * pairs)
+    table = torch.empty(2, height, width, 4 * pairs, dtype=dtype)
+    table[:, :, :, : 2 * pairs] = _turns(rows)[:, :, None]
+    table[:, :, :, 2 * pairs :] = _turns(columns)[:, None]
+    return table.view(2, height * width, 1, 4 * pairs).to(device)
+
+
+def _turns(angle: Tensor) -> Tensor:
+    """Cosines and signed sines of angles [n, pairs] for both channels of each pair: [2, n, 2 * pairs]."""
     sine = angle.sin()
-    table = torch.stack([angle.cos().repeat_interleave(2, dim=-1), torch.stack([-sine, sine], dim=-1).flatten(-2)])
-    return table.to(device, dtype)
+    return torch.stack([angle.cos().repeat_interleave(2, dim=-1), torch.stack([-sine, sine], dim=-1).flatten(-2)])
 
 
 def complex_table(table: Tensor, heads: int) -> Tensor:
@@ -79,9 +88,47 @@ def kernel(x: Tensor) -> Tensor:
     return F.elu(x).add_(1)
 
 
-def normaliser(query: Tensor, key: Tensor) -> Tensor:
-    """Denominator of Eq. 7 without epsilon: each query times the mean key, [B, N, heads, d] -> [B, N, heads, 1]."""
-    return torch.einsum("bnhd,bhd->bnh", query, key.mean(dim=1)).unsqueeze(-1)
+class Summary(NamedTuple):
+    """All that attention keeps of keys and values: means over positions, float32 or better."""
+
+    products: Tensor  # of turned keys and values, [B, heads, d, d]
+    key: Tensor  # of keys, [B, heads, d]
+    positions: int  # how many they are means of
+
+    def joined(self, other: "Summary") -> "Summary":
+        """The summary of the positions of both."""
+        positions = self.positions + other.positions
+        share = other.positions / positions
+        return Summary(
+            torch.lerp(self.products, other.products, share), torch.lerp(self.key, other.key, share), positions
+        )
+
+
+def summarise(key: Tensor, value: Tensor, table: Tensor | None, *, symmetric: bool = False) -> Summary:
+    """The first half of `linear_attention`, whose arguments these are."""
+    key, value = at_least_float32(key), at_least_float32(value)
+    with without_autocast(key.device.type):
+        turned = key if table is None else rotate(key, table)
+        products = torch.einsum("bnhd,bnhe->bhde", turned, value / value.shape[1])  # [B, heads, d, d]
+        return Summary(products, (turned if symmetric else key).mean(dim=1), key.shape[1])
+
+
+def attend(
+    query: Tensor, summary: Summary, table: Tensor | None, *, symmetric: bool = False, epsilon: float = EPSILON
+) -> Tensor:
+    """The second half of `linear_attention`, whose arguments these are; `table` is that of the queries."""
+    query = at_least_float32(query)
+    with without_autocast(query.device.type):
+        turned = query if table is None else rotate(query, table)
+        denominator = normaliser(turned if symmetric else query, summary.key)
+        if symmetric:
+            denominator = denominator.abs()
+        return torch.einsum("bnhd,bhde->bnhe", turned, summary.products) / (denominator + epsilon)
+
+
+def normaliser(query: Tensor, mean_key: Tensor) -> Tensor:
+    """Denominator of Eq. 7 without epsilon: [B, N, heads, d] and the mean key [B, heads, d] -> [B, N, heads, 1]."""
+    return torch.einsum("bnhd,bhd->bnh", query, mean_key).unsqueeze(-1)
 
 
 def linear_attention(
@@ -111,18 +158,8 @@ def linear_attention(
     Returns:
         [B, N, heads, d], float32 or better.
     """
-    query, key, value = at_least_float32(query), at_least_float32(key), at_least_float32(value)
-    with without_autocast(query.device.type):
-        # Keys come first, so that no turned key takes memory while queries are turned.
-        turned_key = key if table is None else rotate(key, table)
-        summary = torch.einsum("bnhd,bnhe->bhde", turned_key, value / value.shape[1])  # [B, heads, d, d]
-        key = turned_key if symmetric else key
-        del turned_key
-        turned_query = query if table is None else rotate(query, table)
-        denominator = normaliser(turned_query if symmetric else query, key)
-        if symmetric:
-            denominator = denominator.abs()
-        return torch.einsum("bnhd,bhde->bnhe", turned_query, summary) / (denominator + epsilon)
+    summary = summarise(key, value, table, symmetric=symmetric)
+    return attend(query, summary, table, symmetric=symmetric, epsilon=epsilon)
 
 
 class PALA(nn.Module):
@@ -162,67 +199,102 @@ class PALA(nn.Module):
         self.context = nn.Linear(dim, dim) if context_gate else None
         self.aggregate = nn.Linear(dim, dim)
 
-    def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        """[B, h, w, C] -> [B, h, w, C]; `table` belongs to the h x w grid."""
-        if fast(x) and len(x) == 1 and table.is_complex() and self.rope and not self.symmetric_rope:
-            return self._in_chunks(x, table)
-        batch, height, width, dim = x.shape
-        mixed = self.encode(x)
-        if self.mix is not None:
-            mixed = self.mix(mixed)
-        query, key = kernel(at_least_float32(self.query_key(mixed))).chunk(2, dim=-1)  # [B, h, w, C] each
-        per_head = (batch, height * width, self.heads, dim // self.heads)
-        attended = linear_attention(
-            query.reshape(per_head),
-            key.reshape(per_head),
-            mixed.reshape(per_head),
-            table if self.rope else None,
-            symmetric=self.symmetric_rope,
-        ).reshape(batch, height, width, dim)
+    def forward(
+        self, x: Tensor, table: Tensor, summary: Summary | None = None, *, plus: Tensor | None = None
+    ) -> Tensor:
+        """[B, h, w, C] -> [B, h, w, C].
+
+        Args:
+            x: what attends.
+            table: rotations of the h x w grid.
+            summary: that of the whole image if `x` is a part of one, see `summarise`; by default it is made of `x`.
+            plus: what is added to the result, as large as it, and may be overwritten.
+        """
+        mixed = self._mixed(x)
+        if self._goes_in_chunks(x, table):
+            return self._apply_in_chunks(x, mixed, table, summary or self._summarise_in_chunks(mixed, table), plus)
+        query, key = self._queries_and_keys(mixed)
+        positions = table if self.rope else None
+        if summary is None:
+            summary = summarise(key, mixed.reshape(key.shape), positions, symmetric=self.symmetric_rope)
+        attended = attend(query, summary, positions, symmetric=self.symmetric_rope).reshape(mixed.shape)
         attended = attended.to(mixed.dtype)
         if self.value_encoding is not None:
             attended = self.value_encoding(mixed).add_(attended)
         if self.context is not None:
             attended = attended * F.silu(self.context(x), inplace=True)
         out: Tensor = self.aggregate(attended)
-        return out
+        return out if plus is None else out.add_(plus)
 
-    def _in_chunks(self, x: Tensor, table: Tensor) -> Tensor:
-        """`forward` of one image, some positions at a time: no map of queries, keys or products leaves the cache."""
-        mixed = self.encode(x)
-        if self.mix is not None:
-            mixed = self.mix(mixed)
+    def summarise(self, x: Tensor, table: Tensor, rows: slice) -> Summary:
+        """The summary of some rows of `x` [B, h, w, C], with the `table` of these rows only.
+
+        The rows around them are there for the spatial mixing.
+        """
+        mixed = self._mixed(x)[:, rows]
+        if self._goes_in_chunks(x, table):
+            return self._summarise_in_chunks(mixed, table)
+        _, key = self._queries_and_keys(mixed)
+        positions = table if self.rope else None
+        return summarise(key, mixed.reshape(key.shape), positions, symmetric=self.symmetric_rope)
+
+    def _mixed(self, x: Tensor) -> Tensor:
+        """The values, of which queries and keys are made too: [B, h, w, C]."""
+        mixed = linear(x, self.encode.weight, self.encode.bias)
+        return mixed if self.mix is None else self.mix(mixed)
+
+    def _queries_and_keys(self, mixed: Tensor) -> tuple[Tensor, Tensor]:
+        batch, height, width, dim = mixed.shape
+        per_head = (batch, height * width, self.heads, dim // self.heads)
+        query, key = kernel(at_least_float32(self.query_key(mixed))).chunk(2, dim=-1)  # [B, h, w, C] each
+        return query.reshape(per_head), key.reshape(per_head)
+
+    def _goes_in_chunks(self, x: Tensor, table: Tensor) -> bool:
+        """Whether both halves may take some positions at a time: no map of queries or keys leaves the cache then."""
+        return fast(x) and len(x) == 1 and table.is_complex() and self.rope and not self.symmetric_rope
+
+    def _summarise_in_chunks(self, mixed: Tensor, table: Tensor) -> Summary:
+        """`summarise` of one image or a part of it, [1, h, w, C]."""
+        values = mixed.flatten(0, 2)  # [N, C]
+        count, dim = values.shape
+        key_weight, key_bias = self.query_key.weight[dim:], self.query_key.bias[dim:]
+        products, key_sum = values.new_zeros(self.heads, dim // self.heads, dim // self.heads), values.new_zeros(dim)
+        for part in chunks(values):
+            key = _kernel_in_place((values[part] @ key_weight.t()).add_(key_bias))
+            key_sum += key.sum(dim=0)
+            products += _products_of_heads(_rotate_in_place(key, table[part]), values[part], self.heads)
+        return Summary(products.div_(count).unsqueeze(0), key_sum.div_(count).view(1, self.heads, -1), count)
+
+    def _apply_in_chunks(
+        self, x: Tensor, mixed: Tensor, table: Tensor, summary: Summary, plus: Tensor | None
+    ) -> Tensor:
+        """What `forward` does with a summary, for one image or a part of it, [1, h, w, C]."""
         local = None if self.value_encoding is None else self.value_encoding(mixed).flatten(0, 2)
         inputs, values = x.flatten(0, 2), mixed.flatten(0, 2)  # [N, C], as `local`
-        count, dim = values.shape
-        query_weight, key_weight = self.query_key.weight.chunk(2)
-        query_bias, key_bias = self.query_key.bias.chunk(2)
-
-        summary, key_sum = values.new_zeros(self.heads, dim // self.heads, dim // self.heads), values.new_zeros(dim)
-        for part in _chunks(values):
-            key = _kernel_in_place(F.linear(values[part], key_weight, key_bias))
-            key_sum += key.sum(dim=0)
-            summary += _products_of_heads(rotate_rows(key, table[part]), values[part], self.heads)
-        mean_key = (key_sum / count).view(self.heads, -1, 1).expand_as(summary)
-        of_value, of_key = _operand(summary / count), _operand(mean_key)
-
-        out = torch.empty_like(values)
-        for part in _chunks(values):
-            query = _kernel_in_place(F.linear(values[part], query_weight, query_bias))
-            denominator = _apply_to_heads(query, of_key).add_(EPSILON)  # the same in all channels of a head
-            attended = _apply_to_heads(rotate_rows(query, table[part]), of_value).div_(denominator)
+        dim = values.shape[1]
+        query_weight, query_bias = self.query_key.weight[:dim], self.query_key.bias[:dim]
+        mean_key = summary.key[0].unsqueeze(-1)  # [heads, d, 1]
+        of_value, of_key = _operand(summary.products[0]), _block_diagonal(mean_key)  # the second one [C, heads]
+        to_channels = _block_diagonal(torch.ones_like(mean_key).transpose(1, 2))  # [heads, C]
+        out = torch.zeros_like(x) if plus is None else plus
+        sums = out.view(values.shape)
+        for part in chunks(values):
+            query = _kernel_in_place((values[part] @ query_weight.t()).add_(query_bias))
+            factor = (query @ of_key).add_(EPSILON).reciprocal_() @ to_channels  # the same in all channels of a head
+            attended = _apply_to_heads(_rotate_in_place(query, table[part]), of_value).mul_(factor)
             if local is not None:
                 attended += local[part]
             if self.context is not None:
-                attended *= F.silu(self.context(inputs[part]), inplace=True)
-            out[part] = self.aggregate(attended)
-        return out.view(x.shape)
+                context = (inputs[part] @ self.context.weight.t()).add_(self.context.bias)
+                attended *= F.silu(context, inplace=True)
+            sums[part].addmm_(attended, self.aggregate.weight.t()).add_(self.aggregate.bias)
+        return out
 
 
-def _chunks(rows: Tensor) -> list[slice]:
-    """Parts of [N, C] that fit into the cache."""
-    step = max(CHUNK // rows.shape[1], 1)
-    return [slice(start, start + step) for start in range(0, len(rows), step)]
+def _rotate_in_place(x: Tensor, table: Tensor) -> Tensor:
+    """`rotate_rows`, which overwrites its argument."""
+    torch.view_as_complex(x.view(len(x), -1, 2)).mul_(table)
+    return x
 
 
 def _kernel_in_place(x: Tensor) -> Tensor:
@@ -242,8 +314,11 @@ def _products_of_heads(left: Tensor, right: Tensor, heads: int) -> Tensor:
 
 def _operand(matrices: Tensor) -> Tensor:
     """Matrices [heads, d, d] as `_apply_to_heads` wants them: narrow ones as one block-diagonal matrix [C, C]."""
-    if matrices.shape[1] > NARROW_HEAD:
-        return matrices
+    return matrices if matrices.shape[1] > NARROW_HEAD else _block_diagonal(matrices)
+
+
+def _block_diagonal(matrices: Tensor) -> Tensor:
+    """Matrices [n, a, b] along the diagonal of one [n * a, n * b]."""
     blocks: Tensor = torch.block_diag(*matrices)  # type: ignore[no-untyped-call]
     return blocks
 
@@ -259,7 +334,14 @@ class PALABlock(nn.Module):
     """The block of figure 1c (left half): CPE, LayerNorm, PALA, residual, CPE, LayerNorm, MLP, residual.
 
     CPE is a convolutional position encoding: a depth-wise convolution added to its input.
+
+    Attributes:
+        reach: rows above and below that the convolutions of the block see; attention sees all.
+        summary_reach: rows that those before the keys see.
     """
+
+    reach = 4  # CPE, spatial mixing, encoding of the values, CPE
+    summary_reach = 2  # CPE, spatial mixing
 
     def __init__(
         self,
@@ -288,19 +370,27 @@ class PALABlock(nn.Module):
         width = round(mlp_ratio * dim)
         self.mlp = nn.Sequential(nn.Linear(dim, width), nn.GELU(), nn.Linear(width, dim))
 
-    def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        """[B, h, w, C] -> [B, h, w, C]; `table` belongs to the h x w grid."""
+    def summarise(self, x: Tensor, table: Tensor, rows: slice) -> Summary:
+        """What the attention keeps of some rows of `x`, see `PALA.summarise`."""
         if self.cpe1 is not None:
-            x = self.cpe1(x).add_(x)
-        x = self.attention(self.norm1(x), table).add_(x)
+            x = self.cpe1.plus_input(x)
+        return self.attention.summarise(self.norm1(x), table, rows)
+
+    def forward(self, x: Tensor, table: Tensor, summary: Summary | None = None) -> Tensor:
+        """[B, h, w, C] -> [B, h, w, C]; `table` and `summary` as in `PALA.forward`."""
+        if self.cpe1 is not None:
+            x = self.cpe1.plus_input(x)
+        x = self.attention(self.norm1(x), table, summary, plus=x)
         if self.cpe2 is not None:
-            x = self.cpe2(x).add_(x)
+            x = self.cpe2.plus_input(x)
         if not fast(x):
             out: Tensor = self.mlp(self.norm2(x)).add_(x)
             return out
         widen, narrow = self.mlp[0], self.mlp[2]
         assert isinstance(widen, nn.Linear)
+        assert isinstance(narrow, nn.Linear)
         rows = x.flatten(0, 2)  # [N, C]
-        for part in _chunks(rows):
-            rows[part] += narrow(linear_gelu(widen, self.norm2(rows[part])))
+        for part in chunks(rows):
+            wide = linear_gelu(widen, self.norm2(rows[part]))
+            rows[part].addmm_(wide, narrow.weight.t()).add_(narrow.bias)
         return rows.view(x.shape)

@@ -207,6 +207,7 @@ PRESETS: dict[str, LinStereoConfig] = {
         hidden=48,
         coarse_hidden=64,
         guide=32,
+        coarse_iterations=3,
         working_pixels=540 * 960,
         iterations=4,
     ),

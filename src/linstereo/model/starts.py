@@ -64,6 +64,10 @@ class Start(nn.Module, ABC):
         """
         return None
 
+    def trusting_cues(self, feature: Tensor) -> Tensor:
+        """The cues of a start that came from elsewhere and is right: [B, cues, h, w], as `feature` [B, *, h, w]."""
+        return feature.new_ones(len(feature), self.cues, *feature.shape[2:])
+
     @abstractmethod
     def forward(self, inputs: StartInputs) -> StartingPoint:
         """The starting point at 1/4 of the padded images."""

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linstereo.model.fast_paths import fast, linear_gelu, single_channel_conv
+from linstereo.model.fast_paths import chunks, conv_of_parts, fast, linear_gelu, single_channel_conv
 from linstereo.model.layers import DepthwiseConv, PointwiseConv
-from linstereo.model.pala import PALABlock, complex_table, rotary_table
+from linstereo.model.pala import PALABlock, Summary, complex_table, rotary_table
 
 UnitFactory = Callable[[int, int], nn.Module]
 DISPARITY_SCALE = 0.1
@@ -41,16 +41,20 @@ class MotionEncoder(nn.Module):
         """disparity [B, 1, h, w] in px of this scale, correlation [B, K, h, w] -> [B, out_channels, h, w]."""
         dtype = self.correlation1.weight.dtype
         correlation, disparity = correlation.to(dtype), _channels_last((DISPARITY_SCALE * disparity).to(dtype))
-        c = self.correlation2(self.correlation1(correlation).relu_()).relu_()
-        d = self.disparity2(self.disparity1(disparity).relu_()).relu_()
+        c = _conv_relu(self.correlation2, self.correlation1(correlation).relu_())
+        d = _conv_relu(self.disparity2, _conv_relu(self.disparity1, disparity))
         if fast(c):  # a spare channel for the disparity, so that nothing is joined afterwards
             weight = F.pad(self.fuse.weight, (0, 0, 0, 0, 0, 0, 0, 1))
             bias = None if self.fuse.bias is None else F.pad(self.fuse.bias, (0, 1))
-            motion = F.conv2d(torch.cat([c, d], dim=1), weight, bias, padding=1).relu_()
+            motion = conv_of_parts([c, d], weight, bias, relu=True)
             motion[:, -1:] = disparity
             return motion
         fused = self.fuse(torch.cat([c, d], dim=1)).relu_()
         return torch.cat([fused, disparity.to(fused.dtype)], dim=1)
+
+
+def _conv_relu(conv: nn.Conv2d, x: Tensor) -> Tensor:
+    return conv_of_parts([x], conv.weight, conv.bias, relu=True)
 
 
 def _channels_last(single: Tensor) -> Tensor:
@@ -81,12 +85,24 @@ class PALAUnit(nn.Module):
 
         Coarser inputs are interpolated.
         """
-        x = self.project_all(hidden, inputs)  # [B, h, w, C]
-        for block in self.blocks:
-            x = block(x, table)
+        return self.update(hidden, self.project_all(hidden, inputs), table)
+
+    def update(self, hidden: Tensor, x: Tensor, table: Tensor, summaries: Sequence[Summary] | None = None) -> Tensor:
+        """The new hidden state from the old one and the projection `x` [B, h, w, C].
+
+        For a part of an image, `summaries` has for each block what it keeps of the whole.
+        """
+        known: Sequence[Summary | None] = summaries or [None] * len(self.blocks)
+        for block, summary in zip(self.blocks, known, strict=True):
+            x = block(x, table, summary)
         out = x.permute(0, 3, 1, 2)  # [B, C, h, w]
-        gate = self.gate(torch.cat([hidden, out], dim=1)).sigmoid_()
-        return torch.lerp(hidden, out.tanh_() if fast(out) else torch.tanh(out), gate)
+        gate = conv_of_parts([hidden, out], self.gate.weight, self.gate.bias)
+        if not fast(out):
+            return torch.lerp(hidden, torch.tanh(out), gate.sigmoid_())
+        before, after, share = (_rows(x) for x in (hidden, out, gate))
+        for part in chunks(share):
+            torch.lerp(before[part], after[part].tanh_(), share[part].sigmoid_(), out=share[part])
+        return gate
 
     def project_all(self, hidden: Tensor, inputs: Sequence[Tensor]) -> Tensor:
         """The projection of the hidden state and all inputs, as in `forward`: [B, h, w, C]."""
@@ -95,16 +111,26 @@ class PALAUnit(nn.Module):
             projected: Tensor = self.project(joined)
             return projected.permute(0, 2, 3, 1)
         # Products of the parts, added up: nothing is joined, and a coarser input is interpolated after its product.
-        parts = torch.split(self.project.weight.flatten(1), [x.shape[1] for x in (hidden, *inputs)], dim=1)
-        total = F.linear(hidden.permute(0, 2, 3, 1), parts[0], self.project.bias)  # [B, h, w, C]
-        flat = total.view(-1, total.shape[-1])
-        for x, weight in zip(inputs, parts[1:], strict=True):
-            if x.shape[-2:] == hidden.shape[-2:]:
-                flat.addmm_(x.permute(0, 2, 3, 1).reshape(-1, x.shape[1]), weight.t())
-            else:
-                coarse = F.linear(x.permute(0, 2, 3, 1), weight).permute(0, 3, 1, 2)
-                total += _enlarged(coarse, hidden).permute(0, 2, 3, 1)
+        maps = [hidden, *inputs]
+        parts = torch.split(self.project.weight.flatten(1), [x.shape[1] for x in maps], dim=1)
+        fine = [i for i, x in enumerate(maps) if x.shape[-2:] == hidden.shape[-2:]]
+        coarse = [i for i in range(len(maps)) if i not in fine]
+        assert self.project.bias is not None
+        total = self.project.bias.expand(len(hidden), *hidden.shape[-2:], -1).contiguous()  # [B, h, w, C]
+        for i in coarse:
+            product = F.linear(maps[i].permute(0, 2, 3, 1), parts[i]).permute(0, 3, 1, 2)
+            total += _enlarged(product, hidden).permute(0, 2, 3, 1)
+        sums = total.view(-1, total.shape[-1])
+        products = [(_rows(maps[i]), parts[i].t()) for i in fine]
+        for part in chunks(sums):
+            for rows, weight in products:
+                sums[part].addmm_(rows[part], weight)
         return total
+
+
+def _rows(x: Tensor) -> Tensor:
+    """A map [B, C, h, w] as [B * h * w, C]; a view if it is in channels-last memory."""
+    return x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
 
 
 def _enlarged(x: Tensor, like: Tensor) -> Tensor:
@@ -156,10 +182,16 @@ class MultiScaleUpdater(nn.Module):
 
     def positions(self, hidden: Sequence[Tensor]) -> list[Tensor]:
         """Rotary tables of all scales, made once per image pair because they do not change between iterations."""
-        precise = torch.promote_types(hidden[0].dtype, torch.float32)
-        grids = [(h.shape[2], h.shape[3], h.shape[1] // self.heads) for h in hidden]
-        tables = [rotary_table(*grid, device=hidden[0].device, dtype=precise) for grid in grids]
-        return [complex_table(table, self.heads) for table in tables] if fast(hidden[0]) else tables
+        return [self.table(h) for h in hidden]
+
+    def table(self, hidden: Tensor, *, first_row: int = 0) -> Tensor:
+        """The rotary table of a map [B, C, h, w], or of rows of one, of which the first is `first_row` of the map."""
+        precise = torch.promote_types(hidden.dtype, torch.float32)
+        _, channels, height, width = hidden.shape
+        offset = (float(first_row), 0.0)
+        grid = (height, width, channels // self.heads)
+        table = rotary_table(*grid, offset=offset, device=hidden.device, dtype=precise)
+        return complex_table(table, self.heads) if fast(hidden) else table
 
     def forward(
         self, hidden: Sequence[Tensor], motion: Sequence[Tensor | None], tables: Sequence[Tensor]
@@ -167,16 +199,17 @@ class MultiScaleUpdater(nn.Module):
         """New hidden states from old ones; all sequences are finest first, motion is None where there is none."""
         new = list(hidden)
         for i in reversed(range(len(new))):
-            inputs = []
-            features = motion[i]
-            if features is not None:
-                inputs.append(features)
-            if i > 0:
-                inputs.append(F.avg_pool2d(new[i - 1], 2))
-            if i < len(new) - 1:
-                inputs.append(new[i + 1])
-            new[i] = self.units[i](new[i], inputs, tables[i])
+            new[i] = self.units[i](new[i], self.inputs(i, new, motion[i]), tables[i])
         return new
+
+    def inputs(self, i: int, hidden: Sequence[Tensor], motion: Tensor | None) -> list[Tensor]:
+        """What the unit of scale i sees beside its own state; `hidden` is finest first, coarser ones are new."""
+        inputs = [] if motion is None else [motion]
+        if i > 0:
+            inputs.append(F.avg_pool2d(hidden[i - 1], 2))
+        if i < len(hidden) - 1:
+            inputs.append(hidden[i + 1])
+        return inputs
 
 
 class DepthwiseBlock(nn.Module):
@@ -189,7 +222,13 @@ class DepthwiseBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, h, w, C] -> [B, h, w, C]."""
-        return linear_gelu(self.pointwise, self.spatial(x)).add_(x)
+        spatial: Tensor = self.spatial(x)
+        if not fast(x):
+            return linear_gelu(self.pointwise, spatial).add_(x)
+        before, out = x.flatten(0, 2), spatial.flatten(0, 2)  # [N, C]
+        for part in chunks(out):
+            torch.add(linear_gelu(self.pointwise, out[part]), before[part], out=out[part])
+        return out.view(x.shape)
 
 
 class ResidualHead(nn.Module):

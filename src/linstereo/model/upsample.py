@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linstereo.model.fast_paths import channels_last, fast
+from linstereo.model.fast_paths import channels_last, chunks, conv_of_parts, fast
 from linstereo.model.layers import PointwiseConv
 from linstereo.model.strides import FINEST
 
@@ -27,10 +27,20 @@ def convex_upsample(disparity: Tensor, weights: Tensor, *, factor: int) -> Tenso
     """
     batch, _, height, width = disparity.shape
     scores = weights.permute(0, 2, 3, 1).reshape(batch, height, width, 9, factor**2)  # a view if channels-last
-    padded = F.pad(factor * disparity[:, 0], (1, 1, 1, 1), mode="replicate")  # [B, h + 2, w + 2]
-    neighbours = padded.unfold(1, 3, 1).unfold(2, 3, 1).reshape(batch, height, width, 9, 1)
     shares = scores.softmax(dim=3, dtype=disparity.dtype)  # [B, h, w, 9, factor**2]
-    fine = (shares.mul_(neighbours) if fast(shares) else shares * neighbours).sum(dim=3)  # [B, h, w, factor**2]
+    fine = (shares * _neighbours(disparity, factor)).sum(dim=3)  # [B, h, w, factor**2]
+    return _pixels_of_cells(fine, factor)
+
+
+def _neighbours(disparity: Tensor, factor: int) -> Tensor:
+    """The 3x3 neighbourhood of every coarse pixel, in px of the fine map: [B, 1, h, w] -> [B, h, w, 9, 1]."""
+    padded = F.pad(factor * disparity[:, 0], (1, 1, 1, 1), mode="replicate")  # [B, h + 2, w + 2]
+    return padded.unfold(1, 3, 1).unfold(2, 3, 1).flatten(3).unsqueeze(-1)
+
+
+def _pixels_of_cells(fine: Tensor, factor: int) -> Tensor:
+    """The pixels of every cell in their places: [B, h, w, factor**2] -> [B, 1, factor * h, factor * w]."""
+    batch, height, width, _ = fine.shape
     fine = fine.view(batch, height, width, factor, factor).permute(0, 1, 3, 2, 4)
     return fine.reshape(batch, 1, factor * height, factor * width)
 
@@ -52,9 +62,17 @@ class ImageGuide(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """[B, 3, factor * h, factor * w] in [0, 1] -> [B, channels, h, w], non-negative."""
+        if fast(image) and self.conv.weight.dtype == image.dtype:
+            pixels = channels_last(F.pixel_unshuffle(image, self.factor))
+            return conv_of_parts([pixels], self._weight_of_pixels(), self.conv.bias, relu=True)
         cells = F.avg_pool2d(image, self.factor).repeat_interleave(self.factor**2, dim=1)  # [B, 3 factor**2, h, w]
         detail = 4 * (F.pixel_unshuffle(image, self.factor) - cells)
         return F.relu(self.conv(channels_last(detail.to(self.conv.weight.dtype))), inplace=True)
+
+    def _weight_of_pixels(self) -> Tensor:
+        """The weight for pixels as they are: the difference to the cell's mean is taken among the weights instead."""
+        weight = self.conv.weight.view(-1, 3, self.factor**2, 3, 3)  # [channels, 3, factor**2, 3, 3]
+        return 4 * (weight - weight.mean(dim=2, keepdim=True)).flatten(1, 2)
 
 
 class ConvexUpsampler(nn.Module):
@@ -89,5 +107,28 @@ class ConvexUpsampler(nn.Module):
         Returns:
             [B, 1, factor * h, factor * w] in fine px.
         """
-        inputs = hidden if guide is None else torch.cat([hidden, guide], dim=1)
-        return convex_upsample(disparity, SOFTNESS * self.weights(inputs), factor=self.factor)
+        first, last = self.weights[0], self.weights[2]
+        assert isinstance(first, nn.Conv2d)
+        assert isinstance(last, PointwiseConv)
+        inputs = [hidden] if guide is None else [hidden, guide]
+        features = conv_of_parts(inputs, first.weight, first.bias, relu=True)  # [B, 2 * C, h, w]
+        if fast(features) and disparity.dtype == torch.float32:
+            return self._in_chunks(disparity, features.permute(0, 2, 3, 1), last)
+        return convex_upsample(disparity, SOFTNESS * last(features), factor=self.factor)
+
+    def _in_chunks(self, disparity: Tensor, features: Tensor, last: PointwiseConv) -> Tensor:
+        """`convex_upsample` with the scores of `features` [B, h, w, C], some pixels at a time: none leave the cache."""
+        assert last.bias is not None
+        weight, bias = SOFTNESS * last.weight.flatten(1).t(), SOFTNESS * last.bias
+        cells = self.factor**2
+        rows, neighbours = (
+            features.flatten(0, 2),
+            _neighbours(disparity, self.factor).flatten(0, 2),
+        )  # [N, C], [N, 9, 1]
+        fine = rows.new_empty(len(rows), cells)
+        for part in chunks(bias.expand(len(rows), -1)):
+            shares = (rows[part] @ weight).add_(bias).view(-1, 9, cells)
+            shares.sub_(shares.amax(dim=1, keepdim=True)).exp_()
+            total = shares.sum(dim=1)
+            torch.div(shares.mul_(neighbours[part]).sum(dim=1), total, out=fine[part])
+        return _pixels_of_cells(fine.view(*features.shape[:3], cells), self.factor)

@@ -23,7 +23,7 @@ from linstereo.synthesis.photos import PhotoFolder
 from linstereo.synthesis.raycast import RayCaster
 from linstereo.synthesis.render import View, render_view, textures_of
 from linstereo.synthesis.scene import Scene
-from linstereo.synthesis.scenes import PLAIN, random_scene
+from linstereo.synthesis.scenes import PLAIN, check_kind, random_scene
 from linstereo.synthesis.sensor import CameraKinds, PairFaults, expose_pair, margin_mask, random_faults
 from linstereo.synthesis.water import Water, random_water, through_water
 
@@ -47,6 +47,7 @@ class EngineSettings:
         grey: share of the pairs taken by cameras without colour.
         noisy: share of the pairs taken by small cameras with much noise.
         margins: share of the pairs with the black margins of rectified wide-angle lenses.
+        kind: the kind of all scenes, one of `linstereo.synthesis.scenes.FILLERS`; None for a mixture.
     """
 
     height: int = 320
@@ -59,6 +60,7 @@ class EngineSettings:
     grey: float = CameraKinds.grey
     noisy: float = CameraKinds.noisy
     margins: float = CameraKinds.margins
+    kind: str | None = None
 
     def __post_init__(self) -> None:
         if not (min(self.height, self.width) >= 16 and max(self.height, self.width) <= MAX_SIDE):
@@ -72,6 +74,8 @@ class EngineSettings:
             raise InputError(
                 f"max_disparity is {self.max_disparity:g}; it is a share of the width, from {_SMALLEST_DISPARITY} to 1"
             )
+        if self.kind is not None:
+            check_kind(self.kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +153,7 @@ class StereoEngine:
             meshes=self._meshes,
             underwater=underwater,
             plain=self.settings.plain,
+            kind=self.settings.kind,
         )
         kinds = CameraKinds(grey=self.settings.grey, noisy=self.settings.noisy, margins=self.settings.margins)
         faults = random_faults(for_camera, underwater=underwater, kinds=kinds)

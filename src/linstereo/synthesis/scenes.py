@@ -84,8 +84,7 @@ def random_scene(
         kind = str(rng.choice(list(kinds), p=np.array(list(kinds.values())) / sum(kinds.values())))
         if not underwater and rng.random() < plain:
             kind = "plain_room"
-    if kind not in FILLERS:
-        raise InputError(f"there is no scene kind {kind!r}; choose one of {', '.join(FILLERS)}")
+    check_kind(kind)
     shot = _shot(rng, kind, height, width, max_disparity)
     stock = MaterialStock(
         photos,
@@ -98,6 +97,12 @@ def random_scene(
     backdrop = _backdrop_material(rng, photos, kind, underwater)
     far = float(np.exp(rng.uniform(np.log(0.05), np.log(0.7))))
     return builder.finished(_lighting(rng, shot, kind, underwater), backdrop, far=far)
+
+
+def check_kind(kind: str) -> None:
+    """An `InputError` unless `kind` is one of `FILLERS`."""
+    if kind not in FILLERS:
+        raise InputError(f"there is no scene kind {kind!r}; choose one of {', '.join(FILLERS)}")
 
 
 def _shot(rng: np.random.Generator, kind: str, height: int, width: int, max_disparity: float) -> Shot:

@@ -42,6 +42,21 @@ def near_steps(disparity: Tensor, valid: Tensor, *, radius: int = RADIUS, step: 
 
 def _largest(values: Tensor, radius: int) -> Tensor:
     """The largest value of the square around each pixel, [B, 1, H, W] -> [B, 1, H, W]."""
-    size = 2 * radius + 1
-    along = F.max_pool2d(values, (1, size), stride=1, padding=(0, radius))
-    return F.max_pool2d(along, (size, 1), stride=1, padding=(radius, 0))
+    for axis in (-1, -2):
+        margin = (radius, radius) if axis == -1 else (0, 0, radius, radius)
+        values = _window_maximum(F.pad(values, margin, value=-torch.inf), 2 * radius + 1, axis)
+    return values
+
+
+def _window_maximum(values: Tensor, size: int, axis: int) -> Tensor:
+    """The largest of `size` values in a row along an axis, for each of the n - size + 1 places of the first of them.
+
+    Windows of doubled length are made from two of the last; `F.max_pool2d` also looks for the places of its maxima.
+    """
+    length = 1
+    while length < size:
+        step = min(length, size - length)
+        kept = values.shape[axis] - step
+        values = torch.maximum(values.narrow(axis, 0, kept), values.narrow(axis, step, kept))
+        length += step
+    return values

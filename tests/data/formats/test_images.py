@@ -19,7 +19,7 @@ from linstereo.data.formats.image_headers import check_picture
 from linstereo.data.formats.images import image_size, read_image, to_rgb8, used_bits, write_image
 from linstereo.data.sample import PairFiles
 from linstereo.errors import InputError
-from linstereo.predictor import read_pair
+from linstereo.image_pairs import read_pair
 
 LOSSLESS = (".png", ".bmp", ".tif", ".tiff", ".webp", ".ppm")
 rgb_images = st.tuples(st.integers(1, 9), st.integers(1, 9), st.just(3)).flatmap(lambda s: hnp.arrays(np.uint8, s))

@@ -23,9 +23,9 @@ class NormalisedConv(nn.Module):
         self.conv = nn.Conv2d(in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, bias=False)
         self.norm = InstanceNorm(out_channels, affine=True)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, in, h, w] -> [B, out, h / stride, w / stride], non-negative."""
-        return F.relu(self.norm(self.conv(x)), inplace=True)
+    def forward(self, x: Tensor, *, plus: Tensor | None = None) -> Tensor:
+        """[B, in, h, w] -> [B, out, h / stride, w / stride], non-negative; then `plus` is added, if there is one."""
+        return self.norm.then_relu(self.conv(x), plus=plus)
 
 
 class DownsamplingBlock(nn.Module):
@@ -40,7 +40,7 @@ class DownsamplingBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, in, h, w] -> [B, out, h / 2, w / 2]."""
         x = self.down(x)
-        out: Tensor = x + self.conv2(self.conv1(x))
+        out: Tensor = self.conv2(self.conv1(x), plus=x)
         return out
 
 
@@ -70,12 +70,14 @@ class CompactBackbone(nn.Module):
         """See `Backbone.__call__`; `depth_images` must be 0."""
         if depth_images:
             raise ValueError("the compact backbone gives no monocular depth")
-        x = self.stem(channels_last((images - 0.5).mul_(4).to(self.stem.conv.weight.dtype)))  # [B, half, H/2, W/2]
+        x = channels_last((images - 0.5).mul_(4).to(self.stem.conv.weight.dtype))
+        x = self.stem(x)  # [B, half, H/2, W/2]
         quarter = self.quarter(x)  # [B, quarter, H/4, W/4]
+        del x  # the largest map
         eighth = self.eighth(quarter)  # [B, eighth, H/8, W/8]
         sixteenth = self.sixteenth(eighth)  # [B, sixteenth, H/16, W/16]
-        eighth = eighth + self.merge_eighth(eighth + _twice(self.down_to_eighth(sixteenth)))
-        quarter = quarter + self.merge_quarter(quarter + _twice(self.down_to_quarter(eighth)))
+        eighth = self.merge_eighth(_twice(self.down_to_eighth(sixteenth)).add_(eighth), plus=eighth)
+        quarter = self.merge_quarter(_twice(self.down_to_quarter(eighth)).add_(quarter), plus=quarter)
         return BackboneFeatures((quarter, eighth, sixteenth), None)
 
 
