@@ -124,7 +124,7 @@ except InputError as error:
     assert done.stderr == ""
     assert "a pair of 3840 x 2160 px needs about " in done.stdout
     assert " GB of memory, but 1." in done.stdout
-    assert "(--scale 0." in done.stdout
+    assert "give smaller images" in done.stdout  # at no scale is there enough for making the results
 
 
 @needs_linux
