@@ -219,6 +219,29 @@ def test_erasers_touch_the_right_image_only() -> None:
         np.testing.assert_allclose(result.right[changed][0], clean.right.mean(axis=(0, 1)), atol=1)
 
 
+def test_shading_darkens_the_right_image_evenly_towards_a_side() -> None:
+    sample = pair()
+    settings = replace(GEOMETRY_ONLY, shading_probability=1, shading=0.6)
+    angles = []
+    for index in range(8):
+        clean = augment(sample, rng=rng_for(0, 0, index), settings=GEOMETRY_ONLY)
+        result = augment(sample, rng=rng_for(0, 0, index), settings=settings)
+        np.testing.assert_array_equal(result.left, clean.left)
+        np.testing.assert_array_equal(result.disparity, clean.disparity)
+        bright = (clean.right >= 60).all(axis=2)
+        y, x = np.nonzero(bright)
+        light = result.right[bright].sum(axis=1) / clean.right[bright].sum(axis=1)  # what is left of it
+        system = np.stack([x, y, np.ones(len(x))], axis=1)
+        plane, *_ = np.linalg.lstsq(system, light, rcond=None)
+        assert np.abs(light - system @ plane).max() < 0.02
+        assert light.max() <= 1
+        assert light.min() >= 0.4 - 0.02
+        angles.append(np.arctan2(plane[1], plane[0]))
+    assert np.ptp(angles) > 1
+    never = replace(settings, shading_probability=0)
+    np.testing.assert_array_equal(augment(sample, rng=rng_for(0, 0, 7), settings=never).right, clean.right)
+
+
 def augmented(arguments: tuple[int, int, int]) -> StereoSample:
     seed, epoch, index = arguments
     return augment(pair(index), rng=rng_for(seed, epoch, index), settings=AugmentationSettings())

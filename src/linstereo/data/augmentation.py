@@ -1,9 +1,9 @@
 """Training augmentation for stereo: what the field does since RAFT-Stereo, in numpy and OpenCV.
 
 In this order: random scale and stretch, optional vertical flip, crop with vertical jitter of the right image, colour
-changes (sometimes different for the two images), and rectangles of mean colour over the right image, as if something
-stood in front of that camera. Mirroring left to right is left out: it turns the right image into the left one, whose
-disparity a sample does not have.
+changes (sometimes different for the two images), optional shading of the right image, and rectangles of mean colour
+over it, as if something stood in front of that camera. Mirroring left to right is left out: it turns the right image
+into the left one, whose disparity a sample does not have.
 
 Randomness comes from the generator that the caller passes in, so that a sample is the same whichever worker makes it.
 """
@@ -31,6 +31,7 @@ _LIMITS = {
     "saturation": (0, 10),
     "hue": (0, 0.5),
     "gamma": (0.1, 10),
+    "shading": (0, 1),
     "eraser_count": (0, 1000),
     "eraser_size": (1, 10_000),
 }
@@ -60,6 +61,10 @@ class AugmentationSettings:
     hue: float = 0.5 / math.pi
     """Largest shift of the hue in turns, up to 0.5."""
     gamma: tuple[float, float] = (0.8, 1.2)
+    shading_probability: float = 0.0
+    """How often the right image gets darker towards one of its sides, as behind a filter or a dirty port."""
+    shading: float = 0.5
+    """Largest share of the light that is missing at that side."""
     eraser_probability: float = 0.5
     eraser_count: int = 2
     """Largest number of rectangles over the right image."""
@@ -72,7 +77,7 @@ class AugmentationSettings:
                 f"cannot crop to {self.crop_height} x {self.crop_width} px with a vertical jitter of "
                 f"{self.vertical_jitter} px; sizes must be positive"
             )
-        for name in ("stretch", "vertical_flip", "asymmetric", "eraser"):
+        for name in ("stretch", "vertical_flip", "asymmetric", "shading", "eraser"):
             value = getattr(self, f"{name}_probability")
             if not 0 <= value <= 1:
                 raise InputError(f"{name}_probability is {value}, but a probability is between 0 and 1")
@@ -107,6 +112,8 @@ def augment(
         raise InputError(f"{sample.name} has no ground truth, so it cannot be used for training")
     left, right, disparity, valid, occluded = _spatial(sample, sample.disparity, sample.valid, rng, settings)
     left, right = _colours(left, right, rng, settings)
+    if settings.shading_probability and rng.random() < settings.shading_probability:
+        right = _shaded(right, rng, settings.shading)
     _erase(right, rng, settings)
     return StereoSample(name=sample.name, left=left, right=right, disparity=disparity, valid=valid, occluded=occluded)
 
@@ -251,6 +258,15 @@ def _recolour(image: NDArray[np.uint8], change: _ColourChange) -> NDArray[np.uin
             value = _turn_hue(value, change.hue)
         np.clip(value, 0, 1, out=value)
     return np.rint(255 * cv2.pow(value, change.gamma)).astype(np.uint8)
+
+
+def _shaded(image: NDArray[np.uint8], rng: np.random.Generator, most: float) -> NDArray[np.uint8]:
+    """Make an RGB image [H, W, 3] evenly darker towards one side, where it loses up to a share `most` of its light."""
+    angle, loss = rng.uniform(0, 2 * math.pi), rng.uniform(0, most)
+    y, x = (np.linspace(-0.5, 0.5, length, dtype=np.float32) for length in image.shape[:2])
+    along = math.cos(angle) * x + math.sin(angle) * y[:, None]  # [H, W], grows towards the dark side
+    along = (along - along.min()) / max(float(np.ptp(along)), 1e-6)
+    return np.asarray(np.rint(image * (1 - loss * along)[..., None]), dtype=np.uint8)
 
 
 def _turn_hue(rgb: NDArray[np.float32], turns: float) -> NDArray[np.float32]:
