@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linstereo.model.winograd import pays, winograd_conv
+
 CHUNK = 1 << 17
 """Values of a map that are taken at a time where it is faster to stay in the cache."""
 _PLAIN = contextvars.ContextVar("plain", default=False)
@@ -88,7 +90,8 @@ def _fuses_gelu() -> bool:
 def conv_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
     """A convolution of maps [B, *, h, w] joined along their channels, padded to keep its size: [B, C, h, w].
 
-    The fast way adds up the convolutions of the parts, so that nothing is joined, and ends with ReLU in the same pass.
+    The fast way adds up the convolutions of the parts, so that nothing is joined, and ends with ReLU in the same pass;
+    wide 3x3 convolutions are Winograd's.
 
     Args:
         parts: the maps, in channels-last memory if it is to be fast.
@@ -97,6 +100,8 @@ def conv_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor | None, 
         relu: whether ReLU follows.
     """
     side = weight.shape[-1] // 2
+    if fast(parts[0]) and pays(weight, height=parts[0].shape[2], width=parts[0].shape[3]):
+        return winograd_conv(parts, weight, bias, relu=relu)
     if not (fast(parts[0]) and _adds_convolutions()):
         joined = parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=1)
         plain = F.conv2d(joined, weight, bias, padding=side)

@@ -151,9 +151,10 @@ class ConvGRUUnit(nn.Module):
 
     def forward(self, hidden: Tensor, inputs: Sequence[Tensor], table: Tensor) -> Tensor:
         """As `PALAUnit.forward`; positions are not used."""
-        x = torch.cat(_of_one_size(inputs, hidden), dim=1)
-        update, reset = self.gates(torch.cat([hidden, x], dim=1)).sigmoid_().chunk(2, dim=1)
-        candidate = self.candidate(torch.cat([reset * hidden, x], dim=1)).tanh_()
+        others = _of_one_size(inputs, hidden)
+        gates = conv_of_parts([hidden, *others], self.gates.weight, self.gates.bias)
+        update, reset = gates.sigmoid_().chunk(2, dim=1)
+        candidate = conv_of_parts([reset * hidden, *others], self.candidate.weight, self.candidate.bias).tanh_()
         return torch.lerp(hidden, candidate, update)
 
 
