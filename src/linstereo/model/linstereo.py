@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from linstereo.model.backbone import Backbone
 from linstereo.model.confidence import ConfidenceHead, Outcome
 from linstereo.model.cost_volume import CostVolume, HierarchicalCostVolumes, VolumeKind
-from linstereo.model.fast_paths import channels_last, conv_of_parts
+from linstereo.model.fast_paths import channels_last, conv_of_parts, tanh_of_map_
 from linstereo.model.starts import Start, StartingPoint, StartInputs
 from linstereo.model.strides import FINEST, pad_images
 from linstereo.model.updater import MotionEncoder, MultiScaleUpdater, ResidualHead
@@ -228,7 +228,7 @@ class LinStereo(nn.Module):
                 parts.append(channels_last(scaled.to(feature)))
             assert isinstance(project, nn.Conv2d)
             projected = conv_of_parts(parts, project.weight, project.bias)
-            hidden.append(torch.tanh(projected).contiguous(memory_format=torch.channels_last))
+            hidden.append(tanh_of_map_(projected).contiguous(memory_format=torch.channels_last))
         return hidden
 
     def iterate(self, evidence: Evidence, iterations: int) -> Iterator[Refined]:
