@@ -16,8 +16,8 @@ from torch import Tensor
 
 OUT, IN = 4, 6
 """Side of the outputs and of the inputs of a tile."""
-LEAST_CHANNELS = 96
-"""Inputs and outputs from which it is clearly faster than oneDNN, with several threads too."""
+LEAST_CHANNELS = 80
+"""Inputs and outputs from which it is faster than oneDNN, with several threads too."""
 LEAST_VALUES = 400_000
 """Inputs times positions from which it is worth the transform of the kernels."""
 TILES = 104
