@@ -92,6 +92,67 @@ def test_paths_and_arrays_agree_and_so_do_other_kinds_of_images(predictor, pair,
         np.testing.assert_array_equal(by_name, reference, err_msg=kind)
 
 
+class Steps:
+    """An engine that remembers what it was asked for."""
+
+    backend, volumes, config = "onnx", ("stored",), TINY
+    needs_matches = False
+
+    def __init__(self, *, stops_early):
+        self.stops_early = stops_early
+
+    def iterations(self, wanted):
+        return 8
+
+    def run(self, request):
+        self.request = request
+        ran = 3 if request.stop_below else None
+        return EngineResult(np.full(request.left.shape[:2], 5, np.float32), prior=None, iterations=ran)
+
+
+def test_no_iteration_follows_one_that_changes_little(pair, predictor):
+    told, shown = [], []
+    stopped = predictor.predict(
+        *pair,
+        iters=6,
+        stop_below=1e6,
+        on_iteration=told.append,
+        on_disparity=lambda t, disparity: shown.append((t, disparity)),
+    )
+    assert stopped.iterations == 1
+    assert told == [1]
+    assert [t for t, _ in shown] == [0, 1]
+    np.testing.assert_array_equal(stopped.disparity, predictor.predict(*pair, iters=1).disparity)
+    np.testing.assert_array_equal(stopped.disparity, shown[-1][1])
+
+
+@pytest.mark.parametrize("stop_below", [None, 0, 1e-30])
+def test_all_iterations_are_run_if_none_changes_so_little(pair, predictor, stop_below):
+    result = predictor.predict(*pair, iters=3, stop_below=stop_below)
+    assert result.iterations == 3
+    np.testing.assert_array_equal(result.disparity, predictor.predict(*pair, iters=3).disparity)
+
+
+def test_updates_are_compared_in_pixels_of_the_input(pair):
+    engine = Steps(stops_early=True)
+    result = StereoPredictor(engine, device="cpu").predict(*pair, scale=0.5, stop_below=0.1)
+    assert engine.request.stop_below == pytest.approx(0.05)
+    assert result.iterations == 3
+
+
+@pytest.mark.parametrize("stop_below", [-0.1, float("nan"), float("inf")])
+def test_updates_that_are_none_are_refused(pair, predictor, stop_below):
+    with pytest.raises(InputError, match="use a number from 0"):
+        predictor.predict(*pair, stop_below=stop_below)
+
+
+def test_a_backend_that_cannot_stop_says_so(pair):
+    predictor = StereoPredictor(Steps(stops_early=False), device="cpu")
+    with pytest.raises(InputError, match="use the backend torch"):
+        predictor.predict(*pair, stop_below=0.1)
+    assert predictor.predict(*pair, stop_below=0).iterations == 8
+
+
 def test_scaling_keeps_size_and_unit(pair):
     class Constant:
         """An engine that always says 5 px."""

@@ -1,6 +1,7 @@
 """From two pictures to a disparity map: numpy in, numpy out."""
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -115,6 +116,7 @@ class StereoPredictor:
         on_note: Callable[[str], None] | None = None,
         strict: bool = False,
         start: KnownDisparity | None = None,
+        stop_below: float | None = None,
     ) -> Prediction:
         """Disparity of a pair.
 
@@ -141,8 +143,12 @@ class StereoPredictor:
             strict: raise an `InputError` instead if the pair looks wrong.
             start: a disparity that is known already, such as that of the frame before (see `track`); refinement starts
                 from it wherever the images agree with it.
+            stop_below: px of the left image, >= 0: no further iteration follows one that changes the disparity by less
+                on average, and `Prediction.iterations` tells how many there were. By default, and with 0, all are run;
+                so they are for pairs that are run in strips because they do not fit into memory.
         """
         iterations = self.iterations(iters)
+        least_update = self.checked_stop(stop_below)
         height, width = pair_size(left, right)
         camera, rectification = _cameras(calibration, width=width, height=height, image=image_names(left, right)[0])
         plan = self.plan(height, width, scale=scale, volume=volume)
@@ -160,12 +166,14 @@ class StereoPredictor:
                     if strict or on_note is None:
                         raise InputError(doubt)
                     on_note(doubt)
-            result = self._run(*images, plan, iterations, on_iteration, on_disparity, use_prior, start)
+            result = self._run(*images, plan, iterations, on_iteration, on_disparity, use_prior, start, least_update)
             right_disparity = None
             if occlusion:
                 later = None if on_iteration is None else lambda t: on_iteration(iterations + t)
                 left_of_mirror, right_of_mirror = _mirrored(images[1]), _mirrored(images[0])
-                mirrored = self._run(left_of_mirror, right_of_mirror, plan, iterations, later, None, use_prior, None)
+                mirrored = self._run(
+                    left_of_mirror, right_of_mirror, plan, iterations, later, None, use_prior, None, least_update
+                )
                 right_disparity = _mirrored(mirrored.disparity)
             return dataclasses.replace(result, calibration=camera, right_disparity=right_disparity)
 
@@ -237,6 +245,18 @@ class StereoPredictor:
         """Refinement iterations that `predict` runs when it is asked for `iters`; an `InputError` if it cannot."""
         return self.engine.iterations(iters)
 
+    def checked_stop(self, stop_below: float | None) -> float:
+        """The update in px below which `predict` stops, 0 for None; an `InputError` if it cannot."""
+        if stop_below is None:
+            return 0.0
+        if not 0 <= stop_below < math.inf:
+            raise InputError(f"iterations are to stop below an update of {stop_below} px; use a number from 0")
+        if stop_below and not self.engine.stops_early:
+            raise InputError(
+                f"the backend {self.engine.backend} cannot stop before the last iteration; use the backend torch"
+            )
+        return float(stop_below)
+
     @property
     def gives_confidence(self) -> bool:
         """Whether the model has learned how far its disparities can be trusted, see `Prediction.confidence`."""
@@ -264,6 +284,7 @@ class StereoPredictor:
         on_disparity: Callable[[int, npt.NDArray[np.float32]], None] | None,
         use_prior: bool,
         start: KnownDisparity | None,
+        stop_below: float,
     ) -> Prediction:
         """Predict a pair of images, uint8 [H, W, 3]."""
         if plan.strips is not None:
@@ -295,6 +316,7 @@ class StereoPredictor:
                 matches=matches,
                 start=start_here,
                 tolerance=run_width / width,
+                stop_below=stop_below * run_width / width,
                 on_iteration=on_iteration,
                 on_disparity=shown,
             )
@@ -305,7 +327,7 @@ class StereoPredictor:
         return Prediction(
             disparity=_disparity_at_size(result.disparity, height, width),
             left=left,
-            iterations=iterations,
+            iterations=iterations if result.iterations is None else result.iterations,
             prior=result.prior,
             confidence=confidence,
         )

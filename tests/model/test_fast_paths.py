@@ -12,10 +12,13 @@ from linstereo.model.fast_paths import (
     InstanceNorm,
     conv_of_parts,
     fast,
+    half_size,
     linear,
     linear_gelu,
     plain_paths,
     single_channel_conv,
+    tanh_,
+    tanh_of_map_,
 )
 from linstereo.model.layers import DepthwiseConv
 from linstereo.model.pala import PALABlock, complex_table, rotary_table, rotate
@@ -149,6 +152,23 @@ def test_convolution_to_one_channel(bias, size):
     conv = nn.Conv2d(6, 1, 3, padding=1, bias=bias)
     x = maps(6, *size, batch=2)
     assert_same(*both_ways(lambda: single_channel_conv(conv, x)))
+
+
+def test_tanh(monkeypatch):
+    monkeypatch.setattr(fast_paths, "CHUNK", 100)
+    x = torch.cat([10 * maps(6, 12, 10), torch.full((1, 6, 1, 10), 1e30), torch.full((1, 6, 1, 10), -torch.inf)], dim=2)
+    x = x.contiguous(memory_format=torch.channels_last)
+    for function in (tanh_, tanh_of_map_):
+        quick, plain = both_ways(lambda function=function: function(x.clone()))
+        torch.testing.assert_close(quick, plain, rtol=0, atol=5e-7)
+        assert quick.abs().max() == 1
+    other = x.contiguous()
+    assert torch.equal(both_ways(lambda: tanh_of_map_(other.clone()))[0], other.tanh())
+
+
+def test_half_size():
+    x = torch.rand(2, 3, 8, 14)
+    assert_same(*both_ways(lambda: half_size(x)), tolerance=1e-6)
 
 
 @pytest.mark.parametrize("heads", [1, 4])

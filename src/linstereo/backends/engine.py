@@ -31,6 +31,8 @@ class EngineRequest:
         matches: sparse matches of the pair, for a network that starts from monocular depth.
         start: a disparity that is known already, of images of this size; only for engines that take one.
         tolerance: px by which a disparity may be off and still count as right for the confidence, > 0.
+        stop_below: px of these images, >= 0; no further iteration follows one that changes the disparity by less on
+            average. 0 for all iterations; more only for engines that can stop early.
         on_iteration: called with 1, 2, ... after each iteration; all at the end if the engine cannot tell.
         on_disparity: called with 0 and the disparity [h, w] at the start, in px, then with that after each
             iteration; an engine that cannot tell calls it at the end only.
@@ -44,6 +46,7 @@ class EngineRequest:
     matches: SparseMatches | None = None
     start: KnownDisparity | None = None
     tolerance: float = 1.0
+    stop_below: float = 0.0
     on_iteration: Callable[[int], None] | None = None
     on_disparity: Callable[[int, NDArray[np.float32]], None] | None = None
 
@@ -54,6 +57,7 @@ class EngineResult(NamedTuple):
     disparity: NDArray[np.float32]  # [h, w], px, >= 0
     prior: DepthPriorReport | None  # what the start from monocular depth did; None for a network without it
     confidence: NDArray[np.float32] | None = None  # [h, w] in [0, 1], None if the network or the engine has none
+    iterations: int | None = None  # that were run; None for as many as were asked for
 
 
 class Engine(Protocol):
@@ -64,11 +68,13 @@ class Engine(Protocol):
     volumes: the ways of holding correlations that it knows.
     gives_confidence: whether results have a confidence.
     takes_start: whether it can start from a known disparity.
+    stops_early: whether it can leave out iterations that would change little.
     """
 
     backend: BackendName
     volumes: tuple[VolumeKind, ...]
     takes_start: bool
+    stops_early: bool
 
     @property
     def config(self) -> LinStereoConfig:

@@ -40,6 +40,7 @@ class GraphEngine:
     volumes: tuple[VolumeKind, ...] = ("stored",)
     gives_confidence = False
     takes_start = False
+    stops_early = False
 
     def __init__(self, source: OnnxFile | LinStereo, *, backend: Literal["onnx", "openvino"], threads: int) -> None:
         self.backend: BackendName = backend

@@ -29,6 +29,7 @@ class TorchEngine:
     backend: BackendName = "torch"
     volumes: tuple[VolumeKind, ...] = ("stored", "on_the_fly")
     takes_start = True
+    stops_early = True
 
     def __init__(self, model: LinStereo, *, device: torch.device) -> None:
         self.model = model.to(device).eval()
@@ -60,7 +61,7 @@ class TorchEngine:
     @torch.inference_mode()
     def run(self, request: EngineRequest) -> EngineResult:
         """See `Engine.run`."""
-        iterations, on_disparity, start = request.iterations, request.on_disparity, request.start
+        on_disparity, start = request.on_disparity, request.start
         height, width = request.left.shape[:2]
         tensors = [_to_tensor(image, self.device) for image in (request.left, request.right)]
         matches = None if request.matches is None else [request.matches]
@@ -71,24 +72,24 @@ class TorchEngine:
         if on_disparity is not None:
             first = F.interpolate(FINEST * evidence.disparity, scale_factor=FINEST, mode="bilinear")
             on_disparity(0, _to_array(first[..., :height, :width]))
-        states = self.model.iterate(evidence, iterations)
         before = current = evidence.disparity
-        for t in range(1, iterations + 1):
-            state = next(states)
+        full: Tensor | None = None
+        states = self.model.iterate(evidence, request.iterations, stop_below=request.stop_below)
+        for t, state in enumerate(states, start=1):
             before, current = current, state.disparity
             if request.on_iteration is not None:
                 request.on_iteration(t)
-            if on_disparity is not None and t < iterations:
-                on_disparity(t, _to_array(self.model.upsample(state, evidence)))
-        full = self.model.upsample(state, evidence)
-        disparity = _to_array(full)
-        if on_disparity is not None:
-            on_disparity(iterations, disparity)
+            if on_disparity is not None:
+                full = self.model.upsample(state, evidence)
+                on_disparity(t, _to_array(full))
+        if full is None:
+            full = self.model.upsample(state, evidence)
         sure = self.model.confidence(state, evidence, before=before, full=full, tolerance=request.tolerance)
         return EngineResult(
-            disparity,
+            _to_array(full),
             prior=evidence.prior[0] if evidence.prior else None,
             confidence=None if sure is None else sure[0, 0].cpu().numpy(),
+            iterations=t,
         )
 
     @torch.inference_mode()

@@ -1,6 +1,7 @@
 """Option types and groups that several subcommands share."""
 
 import argparse
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,17 @@ def share(text: str) -> float:
         value = -1.0
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value
+
+
+def pixels(text: str) -> float:
+    """Parse a number of pixels from 0 for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of pixels from 0")
     return value
 
 

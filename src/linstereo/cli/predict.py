@@ -7,6 +7,7 @@ from linstereo.cli.options import (
     add_depth_limit,
     add_model_options,
     memory_size,
+    pixels,
     share,
     thread_count,
 )
@@ -107,6 +108,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="run large pairs so that the process takes at most about this much, such as 2GB (CPU; default: what is "
         "free)",
+    )
+    parser.add_argument(
+        "--stop-below",
+        type=pixels,
+        metavar="PX",
+        help="run no further iteration after one that changed the disparity by less than this on average, in pixels of "
+        "the left image, such as 0.05 (default: run all)",
     )
     parser.add_argument("--threads", type=thread_count, metavar="N", help="CPU threads (default: PyTorch's choice)")
     parser.set_defaults(run=run)

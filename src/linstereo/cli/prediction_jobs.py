@@ -89,6 +89,7 @@ def predict_given_pairs(options: argparse.Namespace) -> int:
     with chosen_threads(options.threads), output_folder(options.out) as out:
         predictor = load_model(options)
         predictor.memory = options.memory
+        predictor.checked_stop(options.stop_below)
         jobs = list(check_memory(jobs, predictor, options, bad))
         unknown = next((job.left for job in jobs if job.calibration is None), None)
         if unknown and outputs != {"disparity"}:
@@ -206,6 +207,7 @@ def predict_jobs(
                         scale=options.scale,
                         volume=options.volume,
                         on_iteration=lambda _: bar.update(),
+                        stop_below=options.stop_below,
                     )
                     if job.calibration and (far := depth_doubt(prediction.disparity, job.calibration, job.left)):
                         tell_doubt(far, strict=options.strict)
@@ -218,6 +220,7 @@ def predict_jobs(
                 bad.add(error)
                 bar.n = number * iterations
                 continue
+            bar.n = number * iterations  # fewer were run if they stopped early
             bar.write(f"{job.left}: {', '.join(facts)} -> {out}: {', '.join(file.name for file in files)}")
             sys.stdout.flush()
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from linstereo.model.cost_volume import CostVolume
-from linstereo.model.fast_paths import CHUNK
+from linstereo.model.fast_paths import CHUNK, half_size
 from linstereo.model.precision import without_autocast_cache
 from linstereo.model.starts import Start, StartingPoint, StartInputs
 from linstereo.model.strides import pad_images
@@ -61,8 +61,8 @@ class CorrelationStart(Start):
         if not self.coarse_iterations:
             return None
         with torch.no_grad(), without_autocast_cache(pair.device.type):
-            half = F.avg_pool2d(pad_images(pair), 2)
-            return F.avg_pool2d(predict(half, self.coarse_iterations), 2) / 2
+            half = half_size(pad_images(pair))
+            return half_size(predict(half, self.coarse_iterations)) / 2
 
     def trusting_cues(self, feature: Tensor) -> Tensor:
         """See `Start.trusting_cues`: the correlations agree, and a coarse pass found the same."""

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linstereo.model.fast_paths import CHUNK, InstanceNorm, channels_last, fast
+from linstereo.model.fast_paths import CHUNK, InstanceNorm, channels_last, conv_of_parts, fast
 from linstereo.model.layers import PointwiseConv
 from linstereo.model.precision import at_least_float32
 
@@ -304,8 +304,8 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, h, w] -> [B, C, h, w]."""
-        y = self.norm1.then_relu(self.conv1(x))
-        return self.norm2.then_relu(self.conv2(y), plus=x).relu_()
+        y = self.norm1.then_relu(conv_of_parts([x], self.conv1.weight, self.conv1.bias))
+        return self.norm2.then_relu(conv_of_parts([y], self.conv2.weight, self.conv2.bias), plus=x).relu_()
 
 
 class FeatureProjection(nn.Module):

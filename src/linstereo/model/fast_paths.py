@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linstereo.model.winograd import pays, winograd_conv
+
 CHUNK = 1 << 17
 """Values of a map that are taken at a time where it is faster to stay in the cache."""
 _PLAIN = contextvars.ContextVar("plain", default=False)
@@ -88,7 +90,8 @@ def _fuses_gelu() -> bool:
 def conv_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
     """A convolution of maps [B, *, h, w] joined along their channels, padded to keep its size: [B, C, h, w].
 
-    The fast way adds up the convolutions of the parts, so that nothing is joined, and ends with ReLU in the same pass.
+    The fast way adds up the convolutions of the parts, so that nothing is joined, and ends with ReLU in the same pass;
+    wide 3x3 convolutions are Winograd's.
 
     Args:
         parts: the maps, in channels-last memory if it is to be fast.
@@ -97,6 +100,8 @@ def conv_of_parts(parts: Sequence[Tensor], weight: Tensor, bias: Tensor | None, 
         relu: whether ReLU follows.
     """
     side = weight.shape[-1] // 2
+    if fast(parts[0]) and pays(weight, height=parts[0].shape[2], width=parts[0].shape[3]):
+        return winograd_conv(parts, weight, bias, relu=relu)
     if not (fast(parts[0]) and _adds_convolutions()):
         joined = parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=1)
         plain = F.conv2d(joined, weight, bias, padding=side)
@@ -143,13 +148,41 @@ def single_channel_conv(conv: nn.Conv2d, x: Tensor) -> Tensor:
     if not fast(x):
         out: Tensor = conv(x)
         return out
-    height, width = x.shape[-2:]
-    products = F.linear(x.permute(0, 2, 3, 1), conv.weight[0].flatten(1).t())  # [B, h, w, 9]
-    padded = F.pad(products, (0, 0, 1, 1, 1, 1))
-    total = products[..., 4].clone()  # [B, h, w]
-    for k in (0, 1, 2, 3, 5, 6, 7, 8):
-        total += padded[:, k // 3 : k // 3 + height, k % 3 : k % 3 + width, k]
-    return total.add_(0.0 if conv.bias is None else conv.bias).unsqueeze(1)
+    batch, channels, height, width = x.shape
+    rows = x.permute(0, 2, 3, 1).reshape(-1, channels)  # [N, C]
+    # A plane for each product: sums of planes are several times faster than sums of every ninth value.
+    products = (conv.weight[0].flatten(1).t() @ rows.t()).view(9, batch, height, width)
+    total = products.new_zeros(batch, height + 2, width + 2)
+    for k, plane in enumerate(products):
+        row, column = 2 - k // 3, 2 - k % 3
+        total[:, row : row + height, column : column + width] += plane
+    inner = total[:, 1:-1, 1:-1]
+    return (inner.clone() if conv.bias is None else inner + conv.bias).unsqueeze(1)
+
+
+def tanh_(x: Tensor) -> Tensor:
+    """`x.tanh_()` of any shape; the fast way is 2 sigmoid(2 x) - 1, of which PyTorch's CPU code is faster."""
+    if not fast(x):
+        return x.tanh_()
+    return x.mul_(2).sigmoid_().mul_(2).sub_(1)
+
+
+def tanh_of_map_(x: Tensor) -> Tensor:
+    """`tanh_` of a map [B, C, h, w] in channels-last memory, some positions at a time."""
+    if not (fast(x) and x.is_contiguous(memory_format=torch.channels_last)):
+        return x.tanh_()
+    rows = x.permute(0, 2, 3, 1).view(-1, x.shape[1])
+    for part in chunks(rows):
+        tanh_(rows[part])
+    return x
+
+
+def half_size(images: Tensor) -> Tensor:
+    """Images [B, C, h, w] of even sides at half the size, by means of 2 x 2 pixels: [B, C, h / 2, w / 2]."""
+    if not fast(images):
+        return F.avg_pool2d(images, 2)
+    lines = images[:, :, ::2] + images[:, :, 1::2]
+    return (lines[..., ::2] + lines[..., 1::2]).mul_(0.25)
 
 
 class InstanceNorm(nn.InstanceNorm2d):

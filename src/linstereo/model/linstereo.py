@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from linstereo.model.backbone import Backbone
 from linstereo.model.confidence import ConfidenceHead, Outcome
 from linstereo.model.cost_volume import CostVolume, HierarchicalCostVolumes, VolumeKind
-from linstereo.model.fast_paths import channels_last, conv_of_parts
+from linstereo.model.fast_paths import channels_last, conv_of_parts, tanh_of_map_
 from linstereo.model.starts import Start, StartingPoint, StartInputs
 from linstereo.model.strides import FINEST, pad_images
 from linstereo.model.updater import MotionEncoder, MultiScaleUpdater, ResidualHead
@@ -228,17 +228,26 @@ class LinStereo(nn.Module):
                 parts.append(channels_last(scaled.to(feature)))
             assert isinstance(project, nn.Conv2d)
             projected = conv_of_parts(parts, project.weight, project.bias)
-            hidden.append(torch.tanh(projected).contiguous(memory_format=torch.channels_last))
+            hidden.append(tanh_of_map_(projected).contiguous(memory_format=torch.channels_last))
         return hidden
 
-    def iterate(self, evidence: Evidence, iterations: int) -> Iterator[Refined]:
-        """Refine, one state per iteration; the caller may stop before."""
+    def iterate(self, evidence: Evidence, iterations: int, *, stop_below: float = 0.0) -> Iterator[Refined]:
+        """Refine, one state per iteration; the caller may stop before.
+
+        Args:
+            evidence: what `prepare` gave.
+            iterations: how many at most.
+            stop_below: px of the images, >= 0; no further iteration follows one that changes the disparity by less on
+                average. 0 for all iterations.
+        """
         disparity, hidden = evidence.disparity, evidence.hidden
         for _ in range(iterations):
             disparity = disparity.detach()
             hidden, residual = self.step(evidence, disparity, hidden)
             disparity = disparity + residual
             yield Refined(disparity, hidden)
+            if stop_below > 0 and FINEST * float(residual.abs().mean()) < stop_below:
+                return
 
     def step(self, evidence: Evidence, disparity: Tensor, hidden: list[Tensor]) -> tuple[list[Tensor], Tensor]:
         """One refinement iteration: new hidden states and the residual [B, 1, H/4, W/4] in px of the 1/4 map."""

@@ -11,7 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linstereo.model.fast_paths import chunks, conv_of_parts, fast, linear_gelu, single_channel_conv
+from linstereo.model.fast_paths import (
+    chunks,
+    conv_of_parts,
+    fast,
+    linear_gelu,
+    single_channel_conv,
+    tanh_,
+    tanh_of_map_,
+)
 from linstereo.model.layers import DepthwiseConv, PointwiseConv
 from linstereo.model.pala import PALABlock, Summary, complex_table, rotary_table
 
@@ -101,7 +109,7 @@ class PALAUnit(nn.Module):
             return torch.lerp(hidden, torch.tanh(out), gate.sigmoid_())
         before, after, share = (_rows(x) for x in (hidden, out, gate))
         for part in chunks(share):
-            torch.lerp(before[part], after[part].tanh_(), share[part].sigmoid_(), out=share[part])
+            torch.lerp(before[part], tanh_(after[part]), share[part].sigmoid_(), out=share[part])
         return gate
 
     def project_all(self, hidden: Tensor, inputs: Sequence[Tensor]) -> Tensor:
@@ -151,10 +159,11 @@ class ConvGRUUnit(nn.Module):
 
     def forward(self, hidden: Tensor, inputs: Sequence[Tensor], table: Tensor) -> Tensor:
         """As `PALAUnit.forward`; positions are not used."""
-        x = torch.cat(_of_one_size(inputs, hidden), dim=1)
-        update, reset = self.gates(torch.cat([hidden, x], dim=1)).sigmoid_().chunk(2, dim=1)
-        candidate = self.candidate(torch.cat([reset * hidden, x], dim=1)).tanh_()
-        return torch.lerp(hidden, candidate, update)
+        others = _of_one_size(inputs, hidden)
+        gates = conv_of_parts([hidden, *others], self.gates.weight, self.gates.bias)
+        update, reset = gates.sigmoid_().chunk(2, dim=1)
+        candidate = conv_of_parts([reset * hidden, *others], self.candidate.weight, self.candidate.bias)
+        return torch.lerp(hidden, tanh_of_map_(candidate), update)
 
 
 class MultiScaleUpdater(nn.Module):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.backbone.interface import BackboneFeatures
-from linstereo.model.fast_paths import InstanceNorm, channels_last
+from linstereo.model.fast_paths import InstanceNorm, channels_last, conv_of_parts
 
 WIDTHS = (24, 48, 80, 112)
 
@@ -25,7 +25,9 @@ class NormalisedConv(nn.Module):
 
     def forward(self, x: Tensor, *, plus: Tensor | None = None) -> Tensor:
         """[B, in, h, w] -> [B, out, h / stride, w / stride], non-negative; then `plus` is added, if there is one."""
-        return self.norm.then_relu(self.conv(x), plus=plus)
+        same_size = self.conv.stride == (1, 1)
+        out = conv_of_parts([x], self.conv.weight, self.conv.bias) if same_size else self.conv(x)
+        return self.norm.then_relu(out, plus=plus)
 
 
 class DownsamplingBlock(nn.Module):
