@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from linstereo.backends.devices import pick_device
-from linstereo.backends.engine import BACKENDS, BackendName, Engine, EngineRequest
+from linstereo.backends.engine import BACKENDS, BackendName, Engine, EngineMemory, EngineRequest
 from linstereo.backends.graph_engine import GraphEngine
 from linstereo.backends.onnx_file import SUFFIX, read_onnx
 from linstereo.backends.torch_engine import TorchEngine
@@ -115,6 +115,7 @@ class StereoPredictor:
         on_note: Callable[[str], None] | None = None,
         strict: bool = False,
         start: KnownDisparity | None = None,
+        memory: EngineMemory | None = None,
     ) -> Prediction:
         """Disparity of a pair.
 
@@ -141,6 +142,8 @@ class StereoPredictor:
             strict: raise an `InputError` instead if the pair looks wrong.
             start: a disparity that is known already, such as that of the frame before (see `track`); refinement starts
                 from it wherever the images agree with it.
+            memory: what the network remembers of the frame before, which `start` must then come from; afterwards what
+                it remembers of this one (see `track`).
         """
         iterations = self.iterations(iters)
         height, width = pair_size(left, right)
@@ -160,12 +163,12 @@ class StereoPredictor:
                     if strict or on_note is None:
                         raise InputError(doubt)
                     on_note(doubt)
-            result = self._run(*images, plan, iterations, on_iteration, on_disparity, use_prior, start)
+            result = self._run(*images, plan, iterations, on_iteration, on_disparity, use_prior, start, memory)
             right_disparity = None
             if occlusion:
                 later = None if on_iteration is None else lambda t: on_iteration(iterations + t)
                 left_of_mirror, right_of_mirror = _mirrored(images[1]), _mirrored(images[0])
-                mirrored = self._run(left_of_mirror, right_of_mirror, plan, iterations, later, None, use_prior, None)
+                mirrored = self._run(left_of_mirror, right_of_mirror, plan, iterations, later, None, use_prior)
                 right_disparity = _mirrored(mirrored.disparity)
             return dataclasses.replace(result, calibration=camera, right_disparity=right_disparity)
 
@@ -201,6 +204,7 @@ class StereoPredictor:
         warm = self.iterations(max(cold // 2, 1) if iters is None else iters)
         camera: StereoCalibration | None = None
         rectification: Rectification | None = None
+        memory = EngineMemory()
 
         def predict(left: Image, right: Image, known: KnownDisparity | None) -> Prediction:
             return self.predict(
@@ -212,6 +216,7 @@ class StereoPredictor:
                 volume=volume,
                 on_iteration=on_iteration,
                 start=known,
+                memory=memory,
             )
 
         tracker = Tracker(predict, steady=steady)
@@ -263,10 +268,13 @@ class StereoPredictor:
         on_iteration: Callable[[int], None] | None,
         on_disparity: Callable[[int, npt.NDArray[np.float32]], None] | None,
         use_prior: bool,
-        start: KnownDisparity | None,
+        start: KnownDisparity | None = None,
+        memory: EngineMemory | None = None,
     ) -> Prediction:
         """Predict a pair of images, uint8 [H, W, 3]."""
         if plan.strips is not None:
+            if memory is not None:
+                memory.hidden = None
             large = self.torch_engine.run_large(
                 left, right, plan.strips, iterations=iterations, on_iteration=on_iteration
             )
@@ -294,6 +302,7 @@ class StereoPredictor:
                 volume=plan.volume,
                 matches=matches,
                 start=start_here,
+                memory=memory,
                 tolerance=run_width / width,
                 on_iteration=on_iteration,
                 on_disparity=shown,
