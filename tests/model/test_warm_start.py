@@ -51,6 +51,12 @@ def test_what_is_unknown_keeps_the_networks_own_start():
     assert torch.all(start[..., 4:12, 13:18] == TRUE)
 
 
+def test_a_disparity_whose_match_is_outside_of_the_right_image_does_not_count():
+    start = warmed(evidence(own=1), known(TRUE)).disparity
+    assert torch.all(start[..., :TRUE] == 1)
+    assert torch.all(warmed(evidence(own=23), known(20)).disparity[..., :20] == 23)
+
+
 def test_hidden_states_move_along_where_the_start_holds():
     """Everything was 8 px farther left in the frame before: two cells of the finest scale and one of the next."""
     old = [torch.arange(columns).float().expand(1, 2, rows, columns) for rows, columns in ((16, 24), (8, 12))]

@@ -37,8 +37,9 @@ class WarmStart(NamedTuple):
 def warmed(evidence: Evidence, warm: WarmStart) -> Evidence:
     """The same evidence, with the known disparity as the start of every cell in which it still holds.
 
-    It holds where the images correlate there as well as at the network's own start, within `MARGIN`; elsewhere, and
-    where nothing is known, the network's own start stays. Where it holds and the hidden states of the frame before are
+    It holds where its match is inside of the right image and the images correlate there as well as at the network's own
+    start, within `MARGIN`; elsewhere, and where nothing is known, the network's own start stays: what cannot be checked
+    would drift from frame to frame. Where it holds and the hidden states of the frame before are
     given too, they have a share of `REMEMBERED` in the new ones, so that refinement goes on rather than begins anew.
     """
     own = evidence.disparity  # [B, 1, h, w]
@@ -46,7 +47,8 @@ def warmed(evidence: Evidence, warm: WarmStart) -> Evidence:
     known = F.avg_pool2d(_padded(warm.known.to(disparity)), FINEST) >= MIN_KNOWN
     volume = evidence.volumes[0]
     before, found = _correlation(volume, disparity), _correlation(volume, own)
-    holds = known & (before >= found - MARGIN * found.std())
+    columns = torch.arange(own.shape[-1], device=disparity.device)
+    holds = known & (columns >= disparity) & (before >= found - MARGIN * found.std())
     hidden = evidence.hidden
     if warm.hidden is not None and warm.places is not None and _sizes(warm.hidden) == _sizes(hidden):
         hidden = [
