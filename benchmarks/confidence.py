@@ -10,6 +10,7 @@ filter, and how many of the others are kept; for rendered pairs, whose ground tr
 """
 
 import argparse
+import dataclasses
 import sys
 
 import numpy as np
@@ -65,7 +66,7 @@ def main() -> None:
             counted = known & (result.disparity >= 1)
             true = np.where(known, sample.disparity, 0)
             flies = flying_points(result.disparity, true, sample.calibration, counted=counted)
-            kept = counted & result.reliable()
+            kept = counted & dataclasses.replace(result, right_disparity=None).reliable()  # as without --occlusion
             flying += int((flies & counted).sum())
             good += int((~flies & counted).sum())
             kept_flying += int((flies & kept).sum())

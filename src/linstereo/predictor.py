@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from linstereo.backends.devices import pick_device
-from linstereo.backends.engine import BACKENDS, BackendName, Engine, EngineRequest
+from linstereo.backends.engine import BACKENDS, BackendName, Engine, EngineMemory, EngineRequest
 from linstereo.backends.graph_engine import GraphEngine
 from linstereo.backends.onnx_file import SUFFIX, read_onnx
 from linstereo.backends.torch_engine import TorchEngine
@@ -116,6 +116,7 @@ class StereoPredictor:
         on_note: Callable[[str], None] | None = None,
         strict: bool = False,
         start: KnownDisparity | None = None,
+        memory: EngineMemory | None = None,
         stop_below: float | None = None,
     ) -> Prediction:
         """Disparity of a pair.
@@ -143,6 +144,8 @@ class StereoPredictor:
             strict: raise an `InputError` instead if the pair looks wrong.
             start: a disparity that is known already, such as that of the frame before (see `track`); refinement starts
                 from it wherever the images agree with it.
+            memory: what the network remembers of the frame before, which `start` must then come from; afterwards what
+                it remembers of this one (see `track`).
             stop_below: px of the left image, >= 0: no further iteration follows one that changes the disparity by less
                 on average, and `Prediction.iterations` tells how many there were. By default, and with 0, all are run;
                 so they are for pairs that are run in strips because they do not fit into memory.
@@ -166,13 +169,23 @@ class StereoPredictor:
                     if strict or on_note is None:
                         raise InputError(doubt)
                     on_note(doubt)
-            result = self._run(*images, plan, iterations, on_iteration, on_disparity, use_prior, start, least_update)
+            result = self._run(
+                *images,
+                plan,
+                iterations,
+                on_iteration,
+                on_disparity,
+                use_prior,
+                start=start,
+                memory=memory,
+                stop_below=least_update,
+            )
             right_disparity = None
             if occlusion:
                 later = None if on_iteration is None else lambda t: on_iteration(iterations + t)
                 left_of_mirror, right_of_mirror = _mirrored(images[1]), _mirrored(images[0])
                 mirrored = self._run(
-                    left_of_mirror, right_of_mirror, plan, iterations, later, None, use_prior, None, least_update
+                    left_of_mirror, right_of_mirror, plan, iterations, later, None, use_prior, stop_below=least_update
                 )
                 right_disparity = _mirrored(mirrored.disparity)
             return dataclasses.replace(result, calibration=camera, right_disparity=right_disparity)
@@ -209,6 +222,7 @@ class StereoPredictor:
         warm = self.iterations(max(cold // 2, 1) if iters is None else iters)
         camera: StereoCalibration | None = None
         rectification: Rectification | None = None
+        memory = EngineMemory()
 
         def predict(left: Image, right: Image, known: KnownDisparity | None) -> Prediction:
             return self.predict(
@@ -220,6 +234,7 @@ class StereoPredictor:
                 volume=volume,
                 on_iteration=on_iteration,
                 start=known,
+                memory=memory,
             )
 
         tracker = Tracker(predict, steady=steady)
@@ -283,11 +298,15 @@ class StereoPredictor:
         on_iteration: Callable[[int], None] | None,
         on_disparity: Callable[[int, npt.NDArray[np.float32]], None] | None,
         use_prior: bool,
-        start: KnownDisparity | None,
+        *,
+        start: KnownDisparity | None = None,
+        memory: EngineMemory | None = None,
         stop_below: float,
     ) -> Prediction:
         """Predict a pair of images, uint8 [H, W, 3]."""
         if plan.strips is not None:
+            if memory is not None:
+                memory.hidden = None
             large = self.torch_engine.run_large(
                 left, right, plan.strips, iterations=iterations, on_iteration=on_iteration
             )
@@ -315,6 +334,7 @@ class StereoPredictor:
                 volume=plan.volume,
                 matches=matches,
                 start=start_here,
+                memory=memory,
                 tolerance=run_width / width,
                 stop_below=stop_below * run_width / width,
                 on_iteration=on_iteration,

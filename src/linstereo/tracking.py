@@ -1,7 +1,8 @@
 """Stereo frames one after the other: each starts from the disparity of the one before, where that still holds.
 
-The disparity is carried along with the motion of the left image (`linstereo.geometry.motion`), the network checks it
-against its own start (`linstereo.model.warm_start`), and half the iterations do. After a cut, or a motion that cannot
+The disparity is carried along with the motion of the left image (`linstereo.geometry.motion`), and with it what the
+network remembers; the network checks it against its own start (`linstereo.model.warm_start`), and half the iterations
+do. After a cut, or a motion that cannot
 be followed, the network starts as for a single pair. A light filter steadies what did not change.
 """
 
@@ -70,7 +71,7 @@ class Tracker:
             motion = motion_since(self._last[0], left)
         known = None
         if motion is not None and motion.same_scene and self._last is not None:
-            known = KnownDisparity(motion.carried(self._last[1]), motion.found)
+            known = KnownDisparity(motion.carried(self._last[1]), motion.found, motion.places)
         prediction = self._predict(left, right, known)
         if known is not None and self._steady:
             calm = steadied(prediction.disparity, known)

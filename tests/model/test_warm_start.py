@@ -9,7 +9,7 @@ from linstereo.geometry.known_disparity import KnownDisparity
 from linstereo.model.cost_volume import StoredVolume
 from linstereo.model.linstereo import Evidence
 from linstereo.model.presets import build
-from linstereo.model.warm_start import WarmStart, warmed
+from linstereo.model.warm_start import REMEMBERED, WarmStart, warmed
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
 
 TRUE = 3  # cells
@@ -49,6 +49,34 @@ def test_what_is_unknown_keeps_the_networks_own_start():
     start = warmed(evidence(own=6), known(TRUE, where=slice(48, None))).disparity
     assert torch.all(start[..., :12] == 6)
     assert torch.all(start[..., 4:12, 13:18] == TRUE)
+
+
+def test_a_disparity_whose_match_is_outside_of_the_right_image_does_not_count():
+    start = warmed(evidence(own=1), known(TRUE)).disparity
+    assert torch.all(start[..., :TRUE] == 1)
+    assert torch.all(warmed(evidence(own=23), known(20)).disparity[..., :20] == 23)
+
+
+def test_hidden_states_move_along_where_the_start_holds():
+    """Everything was 8 px farther left in the frame before: two cells of the finest scale and one of the next."""
+    old = [torch.arange(columns).float().expand(1, 2, rows, columns) for rows, columns in ((16, 24), (8, 12))]
+    new = [torch.full_like(states, 100.0) for states in old]
+    rows, columns = torch.meshgrid(torch.arange(60.0), torch.arange(90.0), indexing="ij")
+    places = torch.stack([columns - 8, rows])[None]
+    start = known(TRUE)._replace(places=places, hidden=old)
+    share = REMEMBERED
+    for own in (6, TRUE):
+        mixed = warmed(evidence(own=own)._replace(hidden=new), start).hidden
+        for column in range(8, 18):
+            expected = share * (column - 2) + (1 - share) * 100
+            torch.testing.assert_close(mixed[0][0, :, 4:12, column], torch.full((2, 8), expected))
+        torch.testing.assert_close(mixed[1][0, :, 3:5, 6], torch.full((2, 2), share * 5 + (1 - share) * 100))
+    wrong = known(7)._replace(places=places, hidden=old)
+    assert torch.all(warmed(evidence(own=TRUE)._replace(hidden=new), wrong).hidden[0][INNER] == 100)
+    nowhere = start._replace(known=torch.zeros_like(start.known))
+    assert torch.all(warmed(evidence(own=6)._replace(hidden=new), nowhere).hidden[0] == 100)
+    other_size = start._replace(hidden=[states[..., 1:] for states in old])
+    assert torch.all(warmed(evidence(own=6)._replace(hidden=new), other_size).hidden[0] == 100)
 
 
 @pytest.mark.parametrize("start", ["zero", "correlation", "depth_prior"])

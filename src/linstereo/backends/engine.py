@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from linstereo.geometry.known_disparity import KnownDisparity
 from linstereo.geometry.sparse_matches import SparseMatches
@@ -19,6 +20,14 @@ BACKENDS: tuple[BackendName, ...] = ("torch", "onnx", "openvino")
 Image = NDArray[np.uint8]
 
 
+@dataclasses.dataclass(eq=False)
+class EngineMemory:
+    """What a network remembers from one frame of a sequence to the next; every run with it writes it anew."""
+
+    hidden: list[Tensor] | None = None
+    """Hidden states at the end of the frame before, [1, hidden, h/s, w/s], finest first; None if there are none."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class EngineRequest:
     """A pair of images of the size that the network is to see.
@@ -30,6 +39,8 @@ class EngineRequest:
         volume: how correlations are held, one of `Engine.volumes`.
         matches: sparse matches of the pair, for a network that starts from monocular depth.
         start: a disparity that is known already, of images of this size; only for engines that take one.
+        memory: of the frame before, used along with `start`, and then that of this one; only for engines that take a
+            start.
         tolerance: px by which a disparity may be off and still count as right for the confidence, > 0.
         stop_below: px of these images, >= 0; no further iteration follows one that changes the disparity by less on
             average. 0 for all iterations; more only for engines that can stop early.
@@ -45,6 +56,7 @@ class EngineRequest:
     volume: VolumeKind = "stored"
     matches: SparseMatches | None = None
     start: KnownDisparity | None = None
+    memory: EngineMemory | None = None
     tolerance: float = 1.0
     stop_below: float = 0.0
     on_iteration: Callable[[int], None] | None = None

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from linstereo.backends.engine import BackendName, EngineRequest, EngineResult, Image
+from linstereo.backends.engine import BackendName, EngineMemory, EngineRequest, EngineResult, Image
+from linstereo.geometry.known_disparity import KnownDisparity
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.large_images import Strips, predict_in_strips
 from linstereo.model.linstereo import LinStereo
@@ -67,8 +68,7 @@ class TorchEngine:
         matches = None if request.matches is None else [request.matches]
         evidence = self.model.prepare(*tensors, matches=matches, volume=request.volume)
         if start is not None:
-            known = [torch.from_numpy(values).to(self.device)[None, None] for values in (start.disparity, start.known)]
-            evidence = warmed(evidence, WarmStart(*known))
+            evidence = warmed(evidence, self._warm_start(start, request.memory))
         if on_disparity is not None:
             first = F.interpolate(FINEST * evidence.disparity, scale_factor=FINEST, mode="bilinear")
             on_disparity(0, _to_array(first[..., :height, :width]))
@@ -82,6 +82,8 @@ class TorchEngine:
             if on_disparity is not None:
                 full = self.model.upsample(state, evidence)
                 on_disparity(t, _to_array(full))
+        if request.memory is not None:
+            request.memory.hidden = state.hidden
         if full is None:
             full = self.model.upsample(state, evidence)
         sure = self.model.confidence(state, evidence, before=before, full=full, tolerance=request.tolerance)
@@ -91,6 +93,14 @@ class TorchEngine:
             confidence=None if sure is None else sure[0, 0].cpu().numpy(),
             iterations=t,
         )
+
+    def _warm_start(self, start: KnownDisparity, memory: EngineMemory | None) -> WarmStart:
+        disparity = torch.from_numpy(start.disparity).to(self.device)[None, None]
+        known = torch.from_numpy(start.known).to(self.device)[None, None]
+        if start.places is None or memory is None or memory.hidden is None:
+            return WarmStart(disparity, known)
+        places = torch.from_numpy(start.places).to(self.device).permute(2, 0, 1)[None]
+        return WarmStart(disparity, known, places, memory.hidden)
 
     @torch.inference_mode()
     def run_large(

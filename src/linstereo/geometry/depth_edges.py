@@ -4,14 +4,14 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-MAX_STEP, MAX_RELATIVE_STEP = 0.4, 0.02  # px, and share of the disparity, that neighbours two pixels apart may differ
+MAX_STEP, MAX_RELATIVE_STEP = 1.0, 0.05  # px, and share of the disparity, that neighbours two pixels apart may differ
 
 
 def flying_edges(disparity: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
     """Pixels at a jump of the disparity, bool [H, W], whose points would fly between the surfaces.
 
     A pixel counts if the disparities around it differ by more than a surface in sight of both cameras would explain: by
-    more than 0.4 px and 2 % of the disparity between pixels that are two apart, along rows or columns.
+    more than 1 px and 5 % of the disparity between pixels that are two apart, along rows or columns.
 
     Args:
         disparity: [H, W] px, >= 0.
