@@ -363,8 +363,8 @@ def test_a_request_can_be_cancelled(page, predictor, monkeypatch):
     cancelled = threading.Event()
     iterate = predictor.model.iterate
 
-    def held(evidence, iterations):
-        for state in iterate(evidence, iterations):
+    def held(evidence, iterations, **settings):
+        for state in iterate(evidence, iterations, **settings):
             yield state
             cancelled.wait()
 

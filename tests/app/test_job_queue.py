@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.app.conftest import as_files, running
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -91,8 +91,8 @@ def test_a_running_job_ends_when_its_client_goes(predictor, pair, tmp_path, monk
     started, steps = threading.Event(), []
     iterate = predictor.model.iterate
 
-    def slow(evidence, iterations):
-        for state in iterate(evidence, iterations):
+    def slow(evidence, iterations, **settings):
+        for state in iterate(evidence, iterations, **settings):
             steps.append(1)
             started.set()
             gone.wait()
@@ -106,7 +106,7 @@ def test_a_running_job_ends_when_its_client_goes(predictor, pair, tmp_path, monk
         ) as answer:
             lines = answer.iter_lines()
             next(lines)
-            started.wait()
+            assert started.wait(PATIENCE)
         job_gone = threading.Timer(0.5, gone.set)
         job_gone.start()
         wait_until(lambda: queue_of(client)["running"] == 0)
