@@ -344,5 +344,6 @@ def _colour_range(known: npt.NDArray[np.floating], low: float | None, high: floa
 
 def _shown_depth(depth: npt.NDArray[np.floating], max_depth: float | None) -> float | None:
     """The depth of the last colour, m: the 99th percentile of what is within `max_depth`; None if nothing is."""
-    within = np.isfinite(depth) if max_depth is None else depth.astype(np.float64) <= max_depth
+    most = math.inf if max_depth is None else max_depth
+    within = depth <= min(most, float(np.finfo(depth.dtype).max))
     return float(np.percentile(depth[within], 99)) if within.any() else None

@@ -91,7 +91,7 @@ def point_cloud(
     if not limit > 0:
         raise InputError(f"the largest depth is {limit}; it must be greater than 0 metres")
     depth = disparity_to_depth(values, calibration)  # [H, W]
-    kept = np.isfinite(depth) & (depth.astype(np.float64) <= limit)  # the limit may be more than float32 holds
+    kept = np.isfinite(depth) & (depth <= min(limit, float(np.finfo(depth.dtype).max)))
     if valid is not None:
         kept &= valid
     row, column = np.nonzero(kept)  # [N]
