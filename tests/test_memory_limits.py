@@ -79,6 +79,7 @@ def test_errors_that_mean_too_little_memory():
     assert is_out_of_memory(numpy_error.value)
     assert is_out_of_memory(torch_error.value)
     assert is_out_of_memory(opencv_error.value)
+    assert is_out_of_memory(RuntimeError("could not create a primitive"))
     assert not is_out_of_memory(RuntimeError("shapes differ"))
     told = pytest.raises(InputError, match="the pair does not fit into the memory that is there; buy more")
     with told, memory_errors_told("the pair", "buy more"):

@@ -14,7 +14,9 @@ from pathlib import Path
 from linstereo.errors import InputError
 
 _OUT_OF_MEMORY = re.compile(
-    r"out of memory|not enough memory|can't allocate memory|insufficient memory|bad_alloc", re.I
+    # the last one is what oneDNN says if it has no memory for its code
+    r"out of memory|not enough memory|can't allocate memory|insufficient memory|bad_alloc|could not create a primitive",
+    re.I,
 )
 
 
