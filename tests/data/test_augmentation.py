@@ -222,7 +222,7 @@ def test_erasers_touch_the_right_image_only() -> None:
 def test_shading_darkens_the_right_image_evenly_towards_a_side() -> None:
     sample = pair()
     settings = replace(GEOMETRY_ONLY, shading_probability=1, shading=0.6)
-    angles = []
+    angles, losses = [], []
     for index in range(8):
         clean = augment(sample, rng=rng_for(0, 0, index), settings=GEOMETRY_ONLY)
         result = augment(sample, rng=rng_for(0, 0, index), settings=settings)
@@ -237,7 +237,9 @@ def test_shading_darkens_the_right_image_evenly_towards_a_side() -> None:
         assert light.max() <= 1
         assert light.min() >= 0.4 - 0.02
         angles.append(np.arctan2(plane[1], plane[0]))
+        losses.append(1 - light.min())
     assert np.ptp(angles) > 1
+    assert max(losses) > 0.3
     never = replace(settings, shading_probability=0)
     np.testing.assert_array_equal(augment(sample, rng=rng_for(0, 0, 7), settings=never).right, clean.right)
 
