@@ -1,6 +1,8 @@
 """The bundled model through ONNX Runtime and OpenVINO, on the bundled pictures, against PyTorch."""
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import cv2
@@ -12,6 +14,7 @@ from linstereo.backends.exporting import PERCENTILE, TOLERANCE, agreement, bundl
 from linstereo.cli import main
 from linstereo.errors import InputError
 from linstereo.geometry.known_disparity import KnownDisparity
+from tests.waiting import PATIENCE
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PAIRS = {"room": "room/{}/room.png", "tank": "tank/{}/near.jpg", "reef": "reef/{}/clear.png"}
@@ -62,6 +65,28 @@ def test_opening_and_running_openvino_asks_nothing_of_the_network(tiny_file, mon
         socket.create_connection(("localhost", 9))
     result = linstereo.load(tiny_file, backend="openvino").predict(*bundled_pair(), scale=0.25)
     assert np.isfinite(result.disparity).all()
+
+
+SIGNAL_AFTER_TWO_ENGINES = """
+import gc, signal, sys
+import linstereo
+from linstereo.backends.exporting import bundled_pair
+engines = [linstereo.load(sys.argv[1], backend="openvino") for _ in range(2)]
+for engine in engines:
+    engine.predict(*bundled_pair(), scale=0.25)
+del engine
+while engines:
+    del engines[0]
+    gc.collect()
+signal.signal(signal.SIGINT, lambda *_: print("heard"))
+signal.raise_signal(signal.SIGINT)
+"""
+
+
+def test_a_signal_is_heard_after_engines_have_gone(tiny_file):
+    command = [sys.executable, "-X", "faulthandler", "-c", SIGNAL_AFTER_TWO_ENGINES, str(tiny_file)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (process.returncode, process.stdout) == (0, "heard\n"), process.stderr
 
 
 @pytest.mark.parametrize("backend", ["onnx", "openvino"])

@@ -285,7 +285,7 @@ def test_it_learns_two_pairs_from_random_weights(update):
     model = build(dataclasses.replace(TINY, update=update), backbone=TinyBackbone())
     left, right, target = synthetic_pairs(2)
     valid = torch.ones_like(target, dtype=torch.bool)
-    steps = 300
+    steps = 80
     optimizer = torch.optim.AdamW(model.trained_parameters().values(), lr=2e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=2e-3, total_steps=steps, pct_start=0.1)
     for _ in range(steps):

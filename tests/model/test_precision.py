@@ -242,20 +242,20 @@ def test_autocast_and_its_cache_can_be_left_for_a_while() -> None:
         assert (x @ x).dtype == torch.float32
 
 
-@pytest.mark.parametrize("weights", [torch.float32, torch.bfloat16], ids=str)
-def test_the_bundled_model_in_bfloat16_is_as_good_as_in_float32_on_real_pairs(
-    stereo_data: Path, weights: torch.dtype
-) -> None:
+def test_the_bundled_model_in_bfloat16_is_as_good_as_in_float32_on_a_real_pair(stereo_data: Path) -> None:
     """Rounded under autocast, or with rounded weights; more pairs in docs/model_card.md."""
     exact = linstereo.load(device="cpu")
-    precision = "bfloat16" if weights == torch.float32 else "float32"
-    rounded = StereoPredictor(copy.deepcopy(exact.model).to(weights), device="cpu", precision=precision)
-    errors = np.zeros(2)
-    for scene, factor in (("tsukuba", 16), ("venus", 8), ("cones", 4)):
-        folder = stereo_data / "middlebury_2001_2003" / scene
-        truth = read_image(folder / "disp2.png")[..., 0] / factor
-        for i, predictor in enumerate((exact, rounded)):
-            found = predictor.predict(folder / "im2.png", folder / "im6.png", scale=1.0).disparity
-            errors[i] += np.abs(found - truth)[truth > 0].mean()
-    assert errors[0] < 1.5  # sum over the three scenes
-    assert abs(errors[1] / errors[0] - 1) < 0.01
+    predictors = {
+        "exact": exact,
+        "autocast": StereoPredictor(exact.model, device="cpu", precision="bfloat16"),
+        "rounded weights": StereoPredictor(copy.deepcopy(exact.model).to(torch.bfloat16), device="cpu"),
+    }
+    folder = stereo_data / "middlebury_2001_2003" / "tsukuba"
+    truth = read_image(folder / "disp2.png")[..., 0] / 16
+    errors = {}
+    for name, predictor in predictors.items():
+        found = predictor.predict(folder / "im2.png", folder / "im6.png", scale=1.0, iters=2).disparity
+        errors[name] = np.abs(found - truth)[truth > 0].mean()
+    assert errors["exact"] < 0.5
+    assert errors["autocast"] == pytest.approx(errors["exact"], rel=0.01)
+    assert errors["rounded weights"] == pytest.approx(errors["exact"], rel=0.01)
