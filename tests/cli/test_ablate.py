@@ -92,7 +92,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_it_stops_when_asked_and_goes_on_to_the_same_weights(folder, tmp_path):
-    rows = ("--table", "components", "--rows", "none,pala", "--set", "steps=20", "--set", "log_every=1")
+    rows = ("--table", "components", "--rows", "none,pala", "--set", "steps=8", "--set", "log_every=1")
     assert main(arguments(folder, tmp_path / "whole", *rows)) == 0
     command = [sys.executable, "-c", INTERRUPTED, *arguments(folder, tmp_path / "stopped", *rows)]
     process = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
