@@ -89,7 +89,7 @@ def test_steadied_disparities_are_never_negative():
 
 @pytest.fixture(scope="module")
 def sequence():
-    frames = StereoSequence(1, kind="workshop", height=160, width=320)
+    frames = StereoSequence(1, kind="workshop", height=240, width=480)
     return [frames.frame(index) for index in range(FRAMES)]
 
 
