@@ -149,7 +149,7 @@ def onnx_runtime(content: bytes, threads: int) -> Compiled:
 
 def openvino(content: bytes, threads: int) -> Compiled:
     """OpenVINO on the CPU; compiled for each size of images, which is faster than one graph for all sizes."""
-    core = _openvino_core()
+    core = _openvino_core(require("openvino", extra="export", purpose="the backend openvino"))
     settings = {
         "INFERENCE_NUM_THREADS": threads,
         "INFERENCE_PRECISION_HINT": "f32",
@@ -175,13 +175,13 @@ def openvino(content: bytes, threads: int) -> Compiled:
 
 
 @functools.cache
-def _openvino_core() -> Any:
+def _openvino_core(runtime: Any) -> Any:
     """The one core of this process, kept for good.
 
     Each core gives its thread another stack for signal handlers and, when it goes, the one that it found. Of two that
     do not go in the reverse order of their coming, the last leaves a stack that is freed: the next Ctrl-C is a crash.
     """
-    return require("openvino", extra="export", purpose="the backend openvino").Core()
+    return runtime.Core()
 
 
 def _first_line(error: Exception) -> str:
