@@ -2,9 +2,9 @@
 
     python benchmarks/sequences.py --write
 
-renders a sequence of 100 frames along a smooth path (`linstereo.synthesis.sequences`; others with --kind), predicts it
-frame by frame as single pairs with T and with T / 2 iterations, and as a sequence with T / 2; then cuts from it into
-another scene. Writes benchmarks/sequences.md.
+renders sequences of 100 frames along a smooth path (`linstereo.synthesis.sequences`; some only with --kind), predicts
+each frame by frame as single pairs with T and with T / 2 iterations, and as a sequence with T / 2; then cuts from it
+into another scene. Writes benchmarks/sequences.md.
 
 EPE is the mean error over all pixels, bad1 the share that is off by more than a pixel, TEPE the flicker: the mean
 change of a pixel's error from one frame to the next (`linstereo.evaluation.metrics`).
@@ -29,7 +29,6 @@ from linstereo.synthesis.sequences import StereoSequence
 
 SEQUENCES = {"workshop": (1, True), "tabletop": (3, False)}
 """Kind of scene, with the seed and whether the cameras are noisy."""
-DEFAULT = "workshop"
 CUT_KIND, CUT_SEED = "road", 4
 SCALE = 1.0  # the bundled model would enlarge the frames
 
@@ -97,7 +96,7 @@ def noticed_cut(predictor: StereoPredictor, sequence: StereoSequence, other: Ste
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=100, help="of each sequence (default: 100)")
-    parser.add_argument("--kind", action="append", choices=SEQUENCES, help="which (default: workshop)")
+    parser.add_argument("--kind", action="append", choices=SEQUENCES, help="which (default: all)")
     parser.add_argument("--model", help="a checkpoint; by default the bundled model")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="write benchmarks/sequences.md")
@@ -116,7 +115,7 @@ def main() -> None:
         "|---|---|---|---|---|",
     ]
     cuts = []
-    for kind in options.kind or [DEFAULT]:
+    for kind in options.kind or SEQUENCES:
         seed, noisy = SEQUENCES[kind]
         sequence = StereoSequence(seed, kind=kind, noisy=noisy)
         scores = measure(predictor, sequence, options.frames)

@@ -8,6 +8,7 @@ from linstereo.data.sequences.frames import StereoFrame
 from linstereo.errors import InputError
 from linstereo.evaluation.metrics import temporal_error
 from linstereo.geometry.known_disparity import KnownDisparity
+from linstereo.model import warm_start
 from linstereo.predictor import Prediction
 from linstereo.synthesis.sequences import StereoSequence
 from linstereo.tracking import STEADY_PIXELS, Tracker, steadied
@@ -125,6 +126,13 @@ def test_half_the_iterations_do_as_well_with_less_flicker(predictor, sequence, t
     assert errors[0] <= errors[1]
     steadiness = [flicker([result.disparity for result in results], sequence) for results in (warm, cold)]
     assert steadiness[0] < 0.95 * steadiness[1]
+
+
+def test_the_network_remembers_the_frame_before(predictor, sequence, tracked, monkeypatch):
+    monkeypatch.setattr(warm_start, "REMEMBERED", 0.0)
+    _, forgetful = predictor.track([(sample.left, sample.right) for sample in sequence[:2]], scale=1.0)
+    change = np.abs(forgetful.prediction.disparity - tracked[1].prediction.disparity)
+    assert change.mean() > 0.01
 
 
 def test_pairs_without_stamps_and_16_bits_work_too(predictor, sequence, tracked):

@@ -115,7 +115,8 @@ def test_the_fields_of_a_recipe_can_be_listed(recipe, tmp_path, capsys):
     assert not out.exists()
 
 
-def test_a_run_whose_processes_are_all_told_to_end_keeps_its_last_step(recipe, pairs, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_run_whose_processes_are_all_told_to_end_keeps_its_last_step(recipe, pairs, tmp_path, number):
     out = tmp_path / "run"
     command = [sys.executable, "-m", "linstereo.cli", "train", "--config", recipe, "--data", pairs, "--out", str(out)]
     options = ["--set", "features.steps=100000", "--set", "checkpoint_every=100000", "--workers", "1", "--threads", "1"]
@@ -123,8 +124,8 @@ def test_a_run_whose_processes_are_all_told_to_end_keeps_its_last_step(recipe, p
     log = out / "metrics.jsonl"
     wait_until(lambda: process.poll() is not None or (log.exists() and len(log.read_text().splitlines()) >= 3))
     assert process.poll() is None, process.communicate()
-    os.killpg(process.pid, signal.SIGTERM)  # as a job scheduler does, to the loading processes too
+    os.killpg(process.pid, number)  # as a terminal or a job scheduler does, to the loading processes too
     _, told = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 128 + signal.SIGTERM, told  # so that `train && deploy` does not go on
+    assert process.returncode == 128 + number, told  # so that `train && deploy` does not go on
     assert "the same command resumes" in told
     assert load_state(out / "training.safetensors").progress.total_steps == len(log.read_text().splitlines())
