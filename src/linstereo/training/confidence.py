@@ -39,6 +39,7 @@ _SAVE_EVERY = 100  # steps
 _HELD_OUT = 10  # every so manieth pair is measured, not trained on
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # that AdamW keeps of each weight
 _OTHER_TOLERANCES = (0.5, 2.5)  # px as run, from which half of the batches draw theirs
+_LEFT_OUT = 0.1  # share of the features that a step does without, so that the head leans on no single one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +178,9 @@ def _fit(
         if rng.random() < 0.5:
             low, high = np.log2(_OTHER_TOLERANCES)
             tolerance = torch.from_numpy(2 ** rng.uniform(low, high, size=recipe.batch)).to(batch.scale)
-        logits = head.logits(batch.features.to(session.device), tolerance.to(session.device))[:, 0].cpu()
+        used = rng.random(batch.features.shape[:2]) >= _LEFT_OUT  # [B, inputs]
+        features = batch.features * torch.from_numpy(used / (1 - _LEFT_OUT)).to(batch.features)[..., None, None]
+        logits = head.logits(features.to(session.device), tolerance.to(session.device))[:, 0].cpu()
         right = is_right(batch.disparity, batch.truth, tolerance.view(-1, 1, 1)).float()
         known = batch.truth > 0
         loss = F.binary_cross_entropy_with_logits(logits[known], right[known])
