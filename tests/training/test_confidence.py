@@ -59,10 +59,11 @@ def test_all_other_weights_stay_as_they_are_and_so_does_the_precision(world, tmp
 
 def test_it_learns_which_disparities_are_right(world, tmp_path):
     rng = np.random.default_rng(0)
-    learn = recipe(world, pairs=20, steps=80)
+    learn = recipe(world, pairs=20, steps=160)
     inputs = build_confidence_head(dataclasses.replace(NETWORK, confidence=8)).inputs
-    for number in range(20):  # states whose first channel says by how much the disparity is off
+    for number in range(20):  # states whose first four channels say by how much the disparity is off
         features = rng.normal(size=(inputs, 8, 12)).astype(np.float16)
+        features[1:4] = features[0]
         off = np.kron(features[0] > 0, np.ones((4, 4))).astype(np.float32) * 3
         state = CapturedState(
             features=torch.from_numpy(features),

@@ -21,7 +21,7 @@ MARGIN = 1.0
 network's own start."""
 MIN_FOLLOWED = 0.5
 """Share of the finest cells in a cell of a scale in which the start must hold for its hidden state to be remembered."""
-REMEMBERED = 0.5
+REMEMBERED = 0.4
 """Share of the hidden states of the frame before in those that refinement starts with."""
 
 
