@@ -12,6 +12,7 @@ from linstereo.checkpoints.checkpoint import load_checkpoint, save_checkpoint
 from linstereo.cli import main
 from linstereo.data.datasets.catalogue import open_dataset
 from linstereo.errors import InputError
+from linstereo.model.confidence import ConfidenceHead
 from linstereo.model.presets import LinStereoConfig, build, build_confidence_head
 from linstereo.predictor import StereoPredictor
 from linstereo.training.confidence import ConfidenceRecipe, ConfidenceSession, run_settings, train_confidence
@@ -80,6 +81,20 @@ def test_it_learns_which_disparities_are_right(world, tmp_path):
     assert losses[0] == pytest.approx(np.log(2), abs=1e-5)  # it knows nothing
     assert np.mean(losses[-10:]) < 0.15
     assert error < 0.1
+
+
+def test_steps_do_without_some_features_and_measurements_with_all(world, tmp_path, monkeypatch):
+    learned, measured = [], []  # shares of the features that are 0 everywhere
+    logits = ConfidenceHead.logits
+
+    def watched(head, features, tolerance):
+        empty = (features == 0).all(dim=(2, 3)).float().mean().item()
+        (learned if torch.is_grad_enabled() else measured).append(empty)
+        return logits(head, features, tolerance)
+
+    monkeypatch.setattr(ConfidenceHead, "logits", watched)
+    train_confidence(world / "plain.safetensors", recipe(world, steps=30), session(tmp_path))
+    assert 0.05 < np.mean(learned) - np.mean(measured) < 0.15
 
 
 def test_a_stopped_run_resumes_to_the_same_bits(world, tmp_path):
