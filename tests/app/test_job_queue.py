@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -134,7 +135,7 @@ def test_waiting_clients_are_told_their_place(predictor, pair, tmp_path, gate):
 
 
 def test_a_job_that_takes_too_long(predictor, pair, tmp_path, monkeypatch):
-    monkeypatch.setattr("linstereo.app.job_queue.time.monotonic", ticking())
+    monkeypatch.setattr("linstereo.app.job_queue.time", SimpleNamespace(monotonic=ticking()))
     with running(predictor, tmp_path, seconds=5) as client:
         response = client.post("/v1/predict", files=as_files(pair))
     assert response.status_code == 504
