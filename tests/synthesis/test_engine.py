@@ -16,7 +16,7 @@ from linstereo.errors import InputError
 from linstereo.synthesis import engine as engine_module
 from linstereo.synthesis.engine import EngineSettings, RenderedPair, StereoEngine, SyntheticPairs
 from linstereo.synthesis.scene import Material, SceneObject
-from linstereo.synthesis.sensor import CameraFaults, PairFaults
+from linstereo.synthesis.sensor import MAX_HORIZONTAL_ERROR, CameraFaults, PairFaults, rectification_error
 from linstereo.synthesis.water import WATER_TYPES
 
 SMALL = EngineSettings(height=64, width=96)
@@ -69,7 +69,9 @@ def test_ground_truth_of_a_random_pair(index):
         assert (disparity > 0).all()
         assert disparity.max() <= 128 / 3 * 1.05
     calibration = pair.calibration
-    np.testing.assert_allclose(calibration.focal * calibration.baseline / pair.disparity, pair.depth, rtol=1e-6)
+    sideways = calibration.focal * calibration.baseline / pair.depth - pair.disparity  # by the rectification error
+    assert np.abs(sideways).max() <= MAX_HORIZONTAL_ERROR + 1e-4
+    np.testing.assert_allclose(sideways, np.broadcast_to(sideways[:, :1], sideways.shape), rtol=0, atol=1e-4)
     # a pixel that both see has the same disparity from both sides, up to the slope within a pixel
     rows, columns = np.nonzero(~pair.occluded)
     back = np.clip(np.round(columns - pair.disparity[rows, columns]).astype(int), 0, 127)
@@ -86,7 +88,7 @@ def test_ground_truth_of_a_random_pair(index):
 def test_what_black_margins_hide_counts_as_occluded():
     settings = EngineSettings(height=80, width=128, underwater=0.0, noisy=0.0)
     clean, framed = (StereoEngine(dataclasses.replace(settings, margins=share)).render(5, 3) for share in (0.0, 1.0))
-    np.testing.assert_array_equal(framed.disparity, clean.disparity)
+    np.testing.assert_array_equal(framed.depth, clean.depth)
     rows, columns = np.indices(clean.disparity.shape)
     for image, whole, hidden, before in (
         (framed.left, clean.left, framed.occluded, clean.occluded),
@@ -140,15 +142,19 @@ def photographed(faults):
     [
         {"vertical_error": (0.4, 0.2, -0.3)},
         {"vertical_error": (0.2, 0.1, 0.1), "horizontal_error": (0.12, -0.08)},
+        {"horizontal_error": (-0.6, 0.0)},
         {"full_well": 2000.0, "read_noise": 6.0, "blur": 0.8, "exposure": 1.05},
     ],
 )
-def test_faults_of_the_right_camera_leave_the_left_frame_as_it_is(fault):
+def test_faults_of_the_right_camera_leave_the_left_frame_and_move_only_the_disparity(fault):
     clean = photographed(no_faults())
     faulty = photographed(no_faults(**fault))
-    for name in ("left", "disparity", "depth", "occluded", "right_disparity", "right_occluded"):
+    for name in ("left", "depth", "occluded", "right_occluded"):
         np.testing.assert_array_equal(getattr(faulty, name), getattr(clean, name))
     assert (faulty.right != clean.right).mean() > 0.3
+    sideways, _ = rectification_error(*clean.disparity.shape, CameraFaults(**fault))
+    for name in ("disparity", "right_disparity"):
+        np.testing.assert_allclose(getattr(faulty, name), getattr(clean, name) - sideways, rtol=0, atol=1e-5)
     shifts = np.arange(-1, 1.01, 0.05)
     seen = ~faulty.occluded
     seen[:, :60] = False  # the warp needs columns inside of the right image
@@ -156,6 +162,17 @@ def test_faults_of_the_right_camera_leave_the_left_frame_as_it_is(fault):
     right = faulty.right.astype(np.float32)
     errors = [np.abs(warped(right, faulty.disparity + shift) - left)[seen].mean() for shift in shifts]
     assert abs(shifts[int(np.argmin(errors))]) <= 0.2
+
+
+def test_no_disparity_falls_below_that_of_infinity():
+    """As it would in the image of a camera that is turned outwards by more than the disparity of what it sees."""
+    wall_alone = scene(SceneObject(wall(9), Material(WHITE)))
+    clean, turned = (
+        photograph(wall_alone, seed=0, faults=no_faults(horizontal_error=(error, 0.0))) for error in (0.0, 99.0)
+    )
+    assert clean.disparity.max() < 99
+    assert np.unique(turned.disparity) == np.unique(turned.right_disparity) == np.float32(0.01)
+    np.testing.assert_array_equal(turned.depth, clean.depth)
 
 
 def test_clean_cameras_show_the_same_colours_on_both_sides():

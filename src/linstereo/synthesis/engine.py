@@ -24,11 +24,19 @@ from linstereo.synthesis.raycast import RayCaster
 from linstereo.synthesis.render import View, render_view, textures_of
 from linstereo.synthesis.scene import Scene
 from linstereo.synthesis.scenes import PLAIN, check_kind, random_scene
-from linstereo.synthesis.sensor import CameraKinds, PairFaults, expose_pair, margin_mask, random_faults
+from linstereo.synthesis.sensor import (
+    CameraKinds,
+    PairFaults,
+    expose_pair,
+    margin_mask,
+    random_faults,
+    rectification_error,
+)
 from linstereo.synthesis.water import Water, random_water, through_water
 
 MAX_SEED = 2**63 - 1
 _SMALLEST_DISPARITY = 0.001  # as a share of the width
+_FARTHEST = 0.01  # px of disparity that a point keeps if a rectification error puts it beyond infinity
 _KEPT_PHOTOS = 200  # decoded ones in memory, at most 2 MB each
 
 
@@ -88,11 +96,11 @@ class RenderedPair:
     right: NDArray[np.uint8]
     """[H, W, 3] RGB."""
     disparity: NDArray[np.float32]
-    """[H, W] px, positive, of the left image's pixels."""
+    """[H, W] px, positive, of the left image's pixels: between the images as they are, rectification error included."""
     right_disparity: NDArray[np.float32]
     """[H, W] px, positive, of the right image's pixels: the same point is at column + disparity of the left image."""
     depth: NDArray[np.float32]
-    """[H, W] metres, of the left image's pixels."""
+    """[H, W] metres, of the left image's pixels; the scene's own, without any rectification error."""
     occluded: NDArray[np.bool_]
     """[H, W] True where the right camera does not see the point that the left one sees."""
     right_occluded: NDArray[np.bool_]
@@ -183,13 +191,14 @@ class _Shot:
         palette, atlas = textures_of(scene, opaque=water_rng is not None)
         self.left = render_view(scene, self.caster, palette, atlas, "left")
         self.right = render_view(scene, self.caster, palette, atlas, "right")
-        self.disparity, self.right_disparity = (
-            disparity_of(view.depth, self.rig.calibration) for view in (self.left, self.right)
-        )
-        if min(self.disparity.min(), self.right_disparity.min()) <= 0:
+        shape = self.rig.height, self.rig.width
+        ideal = [disparity_of(view.depth, self.rig.calibration) for view in (self.left, self.right)]
+        if min(disparity.min() for disparity in ideal) <= 0:
             raise InputError(
                 f"the scene {scene.name} has points without a positive disparity; move its backdrop nearer"
             )
+        sideways, _ = rectification_error(*shape, faults.right)
+        self.disparity, self.right_disparity = (np.maximum(map_ - sideways, _FARTHEST) for map_ in ideal)
         views = (self.left, self.right)
         self.water: Water | None = None
         if water_rng is None:
@@ -198,7 +207,6 @@ class _Shot:
             self.water, depth = random_water(water_rng, scene_distance=float(np.median(self.left.distance)))
             radiances = [_under_water(scene, view, self.water, depth) for view in views]
         self.left_image, self.right_image = expose_pair(radiances[0], radiances[1], faults, camera_rng)
-        shape = self.rig.height, self.rig.width
         self.left_margin, self.right_margin = (
             margin_mask(*shape, camera.margins) for camera in (faults.left, faults.right)
         )

@@ -6,8 +6,8 @@ camera has one channel through all of it. Exposure and white balance are found o
 does, and differ a little between them. The common exposure is what the scene asks for, however dark the water is, but
 not so much that its brightest parts burn out.
 
-Nothing here moves the left image, and nothing moves the right one by more than `MAX_HORIZONTAL_ERROR` to the side, so
-the disparity of the ideal cameras stays true to within that.
+Nothing here moves the left image. What moves the right one to the side, by at most `MAX_HORIZONTAL_ERROR`, has to be
+taken from the disparity of the ideal cameras: see `rectification_error`.
 """
 
 import dataclasses
