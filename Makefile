@@ -26,7 +26,7 @@ serve: $(VENV)/web.stamp
 	$(RUN) -m linstereo serve
 
 test: $(VENV)/dev.stamp
-	$(RUN) -m pytest --numprocesses auto
+	$(RUN) -m pytest --numprocesses auto --dist worksteal
 
 lint: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff check .

@@ -18,6 +18,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # inherited by a job in t
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the test that takes minutes, so that the others run beside it and not before it."""
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
 @pytest.fixture(scope="session")
 def stereo_data() -> Path:
     """Folder of real stereo pairs with ground truth, kept beside the project and not part of it."""
