@@ -53,7 +53,7 @@ def test_three_files_are_written(measured, result):
 def test_parts_are_complete_and_counted_as_info_counts(checkpoint, result, capsys):
     parts = result["parts"]
     names = [row["part"] for row in parts["rows"]]
-    assert names == ["coarse pass", "backbone", "cost volumes", "start", "iterations", "upsampling"]
+    assert names == ["coarse passes", "backbone", "cost volumes", "start", "iterations", "upsampling"]
     capsys.readouterr()
     assert main(["info", checkpoint, "--size", "64x96", "--iters", "3", "--json"]) == 0
     info = json.loads(capsys.readouterr().out)
@@ -68,7 +68,7 @@ def test_parts_are_complete_and_counted_as_info_counts(checkpoint, result, capsy
 def test_times_of_parts_add_up_round_by_round(checkpoint, monkeypatch):
     """The total of a round is the sum of its parts, whatever the clock says."""
     laps = {"backbone": 4.0, "cost volumes": 1.0, "start": 1.0, "iterations": 6.0, "upsampling": 0.5}
-    rounds = [{name: seconds * (1 + i) for name, seconds in (laps | {"coarse pass": 0.0}).items()} for i in range(7)]
+    rounds = [{name: seconds * (1 + i) for name, seconds in (laps | {"coarse passes": 0.0}).items()} for i in range(7)]
     settings = study.StudySettings(model=checkpoint, device="cpu", size=(64, 96), rounds=7, sections=["parts"])
     monkeypatch.setattr(study, "take_turns", lambda actions, **kwargs: {"": rounds})
     monkeypatch.setattr(study, "peak_memory", lambda job: None)

@@ -30,9 +30,9 @@ def predictor_of(config, backbone=None):
         (TINY, TinyBackbone(), []),
         (dataclasses.replace(TINY, start="depth_prior"), TinyBackbone(depth=torch.ones(1, 1, 8, 12)), [MATCHING]),
         (COMPACT, None, []),
-        (dataclasses.replace(COMPACT, coarse_iterations=2), None, ["coarse pass"]),
+        (dataclasses.replace(COMPACT, coarse_iterations=2), None, ["coarse passes"]),
     ],
-    ids=["zero", "depth prior", "correlation", "coarse pass"],
+    ids=["zero", "depth prior", "correlation", "coarse passes"],
 )
 @pytest.mark.parametrize("volume", ["stored", "on_the_fly"])
 def test_parts_run_in_order_and_give_the_same_disparity(config, backbone, before, volume):

@@ -26,6 +26,7 @@ TINY = LinStereoConfig(
 VARIANTS = {
     "one pass": {},
     "two passes": {"coarse_iterations": 1},
+    "three passes": {"coarse_iterations": 1, "coarse_passes": 2},
     "wider coarse states, two blocks": {"coarse_hidden": 24, "blocks": 2, "levels": 4, "guide": 0},
     "single volume and ConvGRU": {"cost_volume": "single", "update": "convgru", "start": "zero"},
     "pooled volume, plain attention": {

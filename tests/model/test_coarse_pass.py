@@ -1,4 +1,4 @@
-"""Two passes: the result at half the size starts the pass at full size."""
+"""Coarse passes: the result at half the size starts the pass at full size."""
 
 import dataclasses
 
@@ -32,6 +32,18 @@ def test_the_coarse_pass_is_the_network_at_half_the_size(model):
 
 
 @torch.no_grad()
+def test_each_pass_starts_from_one_at_half_its_size(model):
+    three = build(dataclasses.replace(TWO_PASSES, coarse_passes=2), backbone=TinyBackbone()).eval()
+    three.load_state_dict(model.state_dict())
+    left, right, _ = synthetic_pairs(2, height=64, width=192)
+    coarse = three.start.coarse_disparity(torch.cat([left, right]), three.single_pass)
+    half = [F.avg_pool2d(image, 2) for image in (left, right)]
+    torch.testing.assert_close(coarse, F.avg_pool2d(model(*half, iters=2), 2) / 2)  # two passes at half the size
+    alone = model.start.coarse_disparity(torch.cat([left, right]), model.single_pass)
+    assert (coarse - alone).abs().max() > 0.01
+
+
+@torch.no_grad()
 def test_it_starts_the_pass_at_full_size(model):
     """Images without texture have no evidence of their own: the start is what the coarse pass, or the caller, says."""
     grey = torch.full((1, 3, 64, 640), 0.5)
@@ -53,9 +65,11 @@ def test_no_gradient_passes_through_the_coarse_pass(model):
     assert model(left, right, iters=1).requires_grad
 
 
+@pytest.mark.parametrize("passes", [1, 2, 8])
 @pytest.mark.parametrize("size", [(32, 32), (33, 65), (50, 94)])
 @torch.no_grad()
-def test_any_size_works(model, size):
+def test_any_size_works(passes, size):
+    model = build(dataclasses.replace(TWO_PASSES, coarse_passes=passes), backbone=TinyBackbone()).eval()
     left = torch.rand(1, 3, *size, generator=torch.Generator().manual_seed(0))
     out = model(left, left, iters=2)
     assert out.shape == (1, 1, *size)

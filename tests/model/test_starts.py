@@ -19,6 +19,8 @@ STARTS = {
     "zero": ZeroStart(),
     "correlation": CorrelationStart(),
     "two passes": CorrelationStart(coarse_iterations=2),
+    "three passes": CorrelationStart(coarse_iterations=2, coarse_passes=2),
+    "passes of no iteration": CorrelationStart(coarse_passes=2),
     "depth prior": DepthPriorStart(),
 }
 
@@ -45,16 +47,18 @@ def test_every_start_gives_what_it_says(name):
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_only_two_passes_run_the_network_before(name):
+def test_only_coarse_passes_run_the_network_before(name):
     calls = []
 
-    def predict(images, iterations):
-        calls.append((tuple(images.shape), iterations))
+    def predict(images, iterations, coarse):
+        calls.append((tuple(images.shape), iterations, None if coarse is None else tuple(coarse.shape)))
         return torch.full((1, 1, *images.shape[-2:]), 8.0)
 
     coarse = STARTS[name].coarse_disparity(torch.rand(2, 3, 50, 90), predict)
-    if name == "two passes":
-        assert calls == [((2, 3, 32, 48), 2)]  # half of the padded images
+    if name in ("two passes", "three passes"):
+        # Half of the padded images; that at a quarter comes first, padded to 32 x 64 px before it is halved.
+        quarter = [((2, 3, 16, 32), 2, None)] if name == "three passes" else []
+        assert calls == [*quarter, ((2, 3, 32, 48), 2, (1, 1, 8, 16) if quarter else None)]
         assert torch.equal(coarse, torch.full((1, 1, 16, 24), 4.0))  # 8 px at half size are 4 cells of 4 px
     else:
         assert (coarse, calls) == (None, [])

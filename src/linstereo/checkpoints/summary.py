@@ -67,7 +67,7 @@ def summarise(
     Nothing is computed: the network is built without memory behind it. SIFT matching, on the CPU, is not counted.
     """
     rounds = checked_iterations(config.iterations if iterations is None else iterations)
-    height, width = padded(height), padded(width)
+    size = height, width = padded(height), padded(width)
     with torch.device("meta"):
         model = build(config).eval()
         pair = torch.empty(2, 3, height, width)
@@ -107,6 +107,10 @@ def summarise(
         run("confidence head", head, lambda: head.logits(inputs, inputs.new_empty(1)))
     if config.coarse_iterations:
         single = dataclasses.replace(config, coarse_iterations=0)
-        coarse = summarise(single, height=height // 2, width=width // 2, iterations=config.coarse_iterations)
-        parts.append(Part("coarse pass at half size", 0, 0, coarse.gflops, 1))
-    return Summary(height, width, rounds, tuple(parts))
+        gflops = 0.0
+        for _ in range(config.coarse_passes):
+            height, width = height // 2, width // 2
+            coarse = summarise(single, height=height, width=width, iterations=config.coarse_iterations)
+            height, width, gflops = coarse.height, coarse.width, gflops + coarse.gflops
+        parts.append(Part("coarse passes", 0, 0, gflops, 1))
+    return Summary(*size, rounds, tuple(parts))

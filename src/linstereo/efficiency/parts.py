@@ -24,7 +24,7 @@ COUNTED_AS = {
     "residual head": "iterations",
     "upsampler": "upsampling",
     "confidence head": "confidence",
-    "coarse pass at half size": "coarse pass",
+    "coarse passes": "coarse passes",
 }
 """The part measured here that holds each part that `linstereo.checkpoints.summary` counts."""
 MATCHING = "sparse matches (SIFT, on the CPU)"
@@ -33,7 +33,7 @@ MATCHING = "sparse matches (SIFT, on the CPU)"
 def part_names(predictor: StereoPredictor) -> list[str]:
     """The parts of a prediction in the order in which they run."""
     matching = [MATCHING] if predictor.model.start.needs_depth else []
-    coarse = ["coarse pass"] if predictor.model.config.coarse_iterations else []
+    coarse = ["coarse passes"] if predictor.model.config.coarse_iterations else []
     confidence = ["confidence"] if predictor.gives_confidence else []
     return [*matching, *coarse, "backbone", "cost volumes", "start", "iterations", "upsampling", *confidence]
 
@@ -85,7 +85,7 @@ def run_parts(
             torch.cat(tensors), functools.partial(model.single_pass, volume=plan.volume)
         )
         if coarse is not None:
-            on_part("coarse pass")
+            on_part("coarse passes")
         with (
             _told(model.backbone, functools.partial(on_part, "backbone")),
             _told(model.cost_volumes, functools.partial(on_part, "cost volumes")),

@@ -42,15 +42,27 @@ def write_network(g: Graph, model: LinStereo, iterations: int) -> None:
     """Add all nodes from the inputs `left` and `right` to the output `disparity`."""
     rows, columns = side(g, LEFT, 0), side(g, LEFT, 1)
     pair = image_pair(g)
-    coarse = None
-    if isinstance(model.start, CorrelationStart) and model.start.coarse_iterations:
-        half = padded(g, pooled(g, pair, 2, 2))
-        first = single_pass(g, model, half, model.start.coarse_iterations, coarse=None)
-        first = cut(g, cut(g, first, 2, 0, _half(g, side(g, pair, 2))), 3, 0, _half(g, side(g, pair, 3)))
-        coarse = g.op("Mul", pooled(g, first, 2, 2), g.constant(0.5))
+    coarse = coarse_disparity(g, model, pair, model.start) if isinstance(model.start, CorrelationStart) else None
     full = single_pass(g, model, pair, iterations, coarse=coarse)
     whole = g.op("Squeeze", full, g.integers(0, 1))
     g.op("Max", cut(g, cut(g, whole, 0, 0, rows), 1, 0, columns), g.constant(0.0), name=DISPARITY)
+
+
+def coarse_disparity(
+    g: Graph, model: LinStereo, pair: Value, start: CorrelationStart, *, passes: int | None = None
+) -> Value | None:
+    """What all coarse passes, or so many, find for padded images: [1, 1, H'/4, W'/4] in px of that map; None without.
+
+    See `linstereo.model.correlation_start.CorrelationStart.coarse_disparity`.
+    """
+    passes = start.coarse_passes if passes is None else passes
+    if not passes:
+        return None
+    half = padded(g, pooled(g, pair, 2, 2))
+    before = coarse_disparity(g, model, half, start, passes=passes - 1)
+    found = single_pass(g, model, half, start.coarse_iterations, coarse=before)
+    found = cut(g, cut(g, found, 2, 0, _half(g, side(g, pair, 2))), 3, 0, _half(g, side(g, pair, 3)))
+    return g.op("Mul", pooled(g, found, 2, 2), g.constant(0.5))
 
 
 def image_pair(g: Graph) -> Value:

@@ -9,7 +9,7 @@ Nothing here is learned and no gradient passes: features are trained by their ow
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from torch import Tensor
 from linstereo.model.cost_volume import CostVolume
 from linstereo.model.fast_paths import CHUNK, half_size
 from linstereo.model.precision import without_autocast_cache
-from linstereo.model.starts import Start, StartingPoint, StartInputs
+from linstereo.model.starts import CoarsePass, Start, StartingPoint, StartInputs
 from linstereo.model.strides import pad_images
 
 SMALL_STEP = 2.5
@@ -40,29 +40,35 @@ MOST_CELLS = 1 << 24
 
 
 class CorrelationStart(Start):
-    """The best matches in the cost volumes as the network's start, in one pass or in two.
+    """The best matches in the cost volumes as the network's start, with coarse passes before or without.
 
     The cues are whether left and right agree and the probability of the chosen match before aggregation, both in
-    [0, 1]; with two passes also the share of the correlations in the start, in [0, 1], and how far the coarse pass is
-    above them, in (-1, 1).
+    [0, 1]; with coarse passes also the share of the correlations in the start, in [0, 1], and how far the coarse pass
+    is above them, in (-1, 1).
 
     Args:
         coarse_iterations: iterations of a first pass over the images at half the size, whose disparity is taken where
-            the correlations are unsure; 0 for a single pass. A surface without texture is half as wide there, and more
+            the correlations are unsure; 0 for no such pass. A surface without texture is half as wide there, and more
             of it is within reach of what its borders tell.
+        coarse_passes: how many passes come first if any does: each starts from one at half its own size.
     """
 
-    def __init__(self, *, coarse_iterations: int = 0) -> None:
+    def __init__(self, *, coarse_iterations: int = 0, coarse_passes: int = 1) -> None:
         super().__init__(cues=4 if coarse_iterations else 2)
         self.coarse_iterations = coarse_iterations
+        self.coarse_passes = coarse_passes if coarse_iterations else 0
 
-    def coarse_disparity(self, pair: Tensor, predict: Callable[[Tensor, int], Tensor]) -> Tensor | None:
+    def coarse_disparity(self, pair: Tensor, predict: CoarsePass) -> Tensor | None:
         """The disparity of the images at half the size, without a gradient; see `Start.coarse_disparity`."""
-        if not self.coarse_iterations:
-            return None
         with torch.no_grad(), without_autocast_cache(pair.device.type):
-            half = half_size(pad_images(pair))
-            return half_size(predict(half, self.coarse_iterations)) / 2
+            return self._after(self.coarse_passes, pair, predict)
+
+    def _after(self, passes: int, pair: Tensor, predict: CoarsePass) -> Tensor | None:
+        """What so many passes find for the start of the next one, as from `coarse_disparity`."""
+        if not passes:
+            return None
+        half = half_size(pad_images(pair))
+        return half_size(predict(half, self.coarse_iterations, self._after(passes - 1, half, predict))) / 2
 
     def trusting_cues(self, feature: Tensor) -> Tensor:
         """See `Start.trusting_cues`: the correlations agree, and a coarse pass found the same."""

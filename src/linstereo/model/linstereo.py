@@ -166,7 +166,7 @@ class LinStereo(nn.Module):
     ) -> Evidence:
         """Everything before refinement (figure 1a): features, volumes, initial hidden states, initial disparity.
 
-        `coarse` stands in for the first pass of a start that has one, see `Start.coarse_disparity`; `backbone` for the
+        `coarse` stands in for the coarse passes of a start that has any, see `Start.coarse_disparity`; `backbone` for the
         network's own, such as one that remembers features. All else is as in `forward`.
         """
         if left.shape != right.shape or left.dim() != 4 or left.shape[1] != 3:
@@ -178,10 +178,19 @@ class LinStereo(nn.Module):
         return self._evidence(pair, matches=matches, volume=volume, coarse=coarse, backbone=backbone)
 
     def single_pass(
-        self, pair: Tensor, iterations: int, *, volume: VolumeKind = "stored", backbone: Backbone | None = None
+        self,
+        pair: Tensor,
+        iterations: int,
+        coarse: Tensor | None = None,
+        *,
+        volume: VolumeKind = "stored",
+        backbone: Backbone | None = None,
     ) -> Tensor:
-        """The disparity [B, 1, H, W] in px of images [2 B, 3, H, W], left ones first, without a coarse pass before."""
-        evidence = self._evidence(pair, matches=None, volume=volume, coarse=None, backbone=backbone)
+        """The disparity [B, 1, H, W] in px of images [2 B, 3, H, W], left ones first.
+
+        No coarse pass comes before; `coarse` has what one gave.
+        """
+        evidence = self._evidence(pair, matches=None, volume=volume, coarse=coarse, backbone=backbone)
         for state in self.iterate(evidence, iterations):
             last = state
         return self.upsample(last, evidence)

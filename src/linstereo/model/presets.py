@@ -43,6 +43,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "mlp_ratio": (0.125, 16),
     "guide": (0, 512),
     "coarse_iterations": (0, 1000),
+    "coarse_passes": (1, 8),
     "working_pixels": (0, MAX_PIXELS),
     "iterations": (1, 1000),
     "prior_inlier_share": (0, 1),
@@ -78,6 +79,7 @@ class LinStereoConfig:
         guide: channels of the image's own detail that the upsampling sees beside the hidden state; 0 for none.
         coarse_iterations: iterations of a first pass at half the size, whose disparity starts the pass at full size
             where the correlations are unsure; 0 for a single pass. Only with the start from correlations.
+        coarse_passes: how many such passes there are if any: each starts from one at half its own size.
         working_pixels: images with fewer pixels are enlarged before prediction, to about as many, because the finest
             cells are 4 px wide; 0 for never.
         iterations: T used for training and by default for inference.
@@ -106,6 +108,7 @@ class LinStereoConfig:
     context_gate: bool = True
     guide: int = 0
     coarse_iterations: int = 0
+    coarse_passes: int = 1
     working_pixels: int = 0
     iterations: int = 8
     prior_inlier_share: float = 0.0
@@ -208,6 +211,7 @@ PRESETS: dict[str, LinStereoConfig] = {
         coarse_hidden=64,
         guide=32,
         coarse_iterations=3,
+        coarse_passes=2,
         working_pixels=540 * 960,
         iterations=4,
     ),
@@ -285,9 +289,9 @@ def build_confidence_head(config: LinStereoConfig) -> ConfidenceHead:
 def _build_start(config: LinStereoConfig) -> Start:
     if config.start == "depth_prior":
         return DepthPriorStart(min_inlier_share=config.prior_inlier_share)
-    return (
-        CorrelationStart(coarse_iterations=config.coarse_iterations) if config.start == "correlation" else ZeroStart()
-    )
+    if config.start == "zero":
+        return ZeroStart()
+    return CorrelationStart(coarse_iterations=config.coarse_iterations, coarse_passes=config.coarse_passes)
 
 
 def _unit_factory(config: LinStereoConfig) -> UnitFactory:

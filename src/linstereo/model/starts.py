@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from linstereo.model.depth_prior import DepthPriorReport
 
 
+CoarsePass = Callable[[Tensor, int, Tensor | None], Tensor]
+"""Runs the network once: images [2 B, 3, h, w], left ones first, the number of iterations, and what a still coarser
+pass gave or None, to disparity [B, 1, h, w] in px."""
+
+
 class StartInputs(NamedTuple):
     """What a start may look at."""
 
@@ -51,16 +56,15 @@ class Start(nn.Module, ABC):
         self.cues = cues
         self.needs_depth = needs_depth
 
-    def coarse_disparity(self, pair: Tensor, predict: Callable[[Tensor, int], Tensor]) -> Tensor | None:
-        """The result of a first pass over smaller images, for starts that want one.
+    def coarse_disparity(self, pair: Tensor, predict: CoarsePass) -> Tensor | None:
+        """The result of passes over smaller images, for starts that want them.
 
         Args:
             pair: [2 B, 3, H, W], left images first.
-            predict: runs the network without such a pass: images [2 B, 3, h, w] and the number of iterations to
-                disparity [B, 1, h, w] in px.
+            predict: runs the network on smaller images.
 
         Returns:
-            [B, 1, H/4, W/4] of the padded images, in px of the 1/4 map; None from a start of a single pass.
+            [B, 1, H/4, W/4] of the padded images, in px of the 1/4 map; None from a start that wants none.
         """
         return None
 
