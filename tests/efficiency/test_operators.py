@@ -9,6 +9,7 @@ from linstereo.efficiency.operators import (
     IGEV_DISPARITIES,
     IGEV_RADIUS,
     PALA,
+    PLAIN,
     PUBLISHED,
     RAFT_STEREO,
     SAME_EVIDENCE,
@@ -16,6 +17,7 @@ from linstereo.efficiency.operators import (
     build_operators,
 )
 from linstereo.evaluation.paper_tables import load_table
+from linstereo.model.fast_paths import fast
 from linstereo.model.presets import preset
 
 PER_ITERATION = ("motion encoders", "updaters", "residual head")
@@ -52,6 +54,18 @@ def test_every_operator_gives_hidden_states_and_a_residual_at_a_quarter(operator
         assert residual.shape == (1, 1, 16, 24)
         assert residual.isfinite().all()
         assert [h.shape[-2:] for h in hidden] == [(16, 24), (8, 12), (4, 6)]
+
+
+def test_the_plain_operator_is_the_same_without_fast_paths(operators, monkeypatch):
+    asked = []
+    monkeypatch.setattr("linstereo.model.updater.fast", lambda x: asked.append(fast(x)) or asked[-1])
+    with torch.inference_mode():
+        (_, expected), (_, plain) = (operators[name].step() for name in (RAFT_STEREO, PLAIN))
+    torch.testing.assert_close(plain, expected, rtol=1e-4, atol=1e-5)
+    half = len(asked) // 2
+    assert all(asked[:half])
+    assert not any(asked[half:])
+    assert half > 0
 
 
 def test_published_rows_exist():

@@ -8,6 +8,9 @@ that the public configurations of the two methods have by default:
   levels and radius 4, whose 36 samples reach the finest GRU only.
 - IGEV-Stereo (Xu et al. 2023): the same three ConvGRUs; 2 levels and radius 4 of a geometry encoding volume of 8 groups
   and 48 disparities (192 px) and of an all-pairs volume, together 162 samples.
+
+This package's fast paths on the CPU serve all of them. The ConvGRU of RAFT-Stereo's size is there without them too: as
+plain PyTorch runs it, which is how that method's own code does.
 """
 
 import dataclasses
@@ -26,11 +29,14 @@ from linstereo.model.updater import MotionEncoder
 
 PALA = "PALA"
 RAFT_STEREO = "ConvGRU, RAFT-Stereo's size"
+PLAIN = "ConvGRU, RAFT-Stereo's size, plain PyTorch"
 IGEV = "ConvGRU, IGEV-Stereo's size"
 SAME_EVIDENCE = "ConvGRU, PALA's motion features"
 PUBLISHED = {PALA: "LinStereo PALA", RAFT_STEREO: "RAFT-Stereo ConvGRU", IGEV: "IGEV ConvGRU"}
 """The rows of the paper's table of latencies that the operators stand beside."""
 IGEV_LEVELS, IGEV_RADIUS, IGEV_GROUPS, IGEV_DISPARITIES = 2, 4, 8, 48
+
+Step = Callable[[], tuple[list[Tensor], Tensor]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +53,7 @@ class Operator:
     name: str
     parameters: int
     gflops: float
-    step: Callable[[], tuple[list[Tensor], Tensor]]
+    step: Step
 
 
 def build_operators(height: int, width: int, device: torch.device) -> list[Operator]:
@@ -65,7 +71,17 @@ def build_operators(height: int, width: int, device: torch.device) -> list[Opera
             if name == IGEV:
                 evidence = _with_geometry_volume(decoder.model, evidence)
             made.append(_operator(name, decoder, evidence))
+            if name == RAFT_STEREO:
+                made.append(dataclasses.replace(made[-1], name=PLAIN, step=_plainly(made[-1].step)))
     return made
+
+
+def _plainly(step: Step) -> Step:
+    def run() -> tuple[list[Tensor], Tensor]:
+        with plain_paths():
+            return step()
+
+    return run
 
 
 def _operator(name: str, decoder: Decoder, evidence: Evidence) -> Operator:

@@ -43,7 +43,7 @@ class StartValues(NamedTuple):
     """Where refinement starts."""
 
     disparity: Value  # [1, 1, h, w], px of that map
-    cues: Value  # [1, 2, h, w], or 4 with two passes
+    cues: Value  # [1, 2, h, w], or 4 with coarse passes
 
 
 def start_from_volumes(g: Graph, given: Sequence[Volume]) -> StartValues:

@@ -166,8 +166,8 @@ class LinStereo(nn.Module):
     ) -> Evidence:
         """Everything before refinement (figure 1a): features, volumes, initial hidden states, initial disparity.
 
-        `coarse` stands in for the coarse passes of a start that has any, see `Start.coarse_disparity`; `backbone` for the
-        network's own, such as one that remembers features. All else is as in `forward`.
+        `coarse` stands in for the coarse passes of a start that has any, see `Start.coarse_disparity`; `backbone` for
+        the network's own, such as one that remembers features. All else is as in `forward`.
         """
         if left.shape != right.shape or left.dim() != 4 or left.shape[1] != 3:
             raise ValueError(f"left is {tuple(left.shape)} and right {tuple(right.shape)}; both must be [B, 3, H, W]")

@@ -57,8 +57,8 @@ class Stage:
         iterations: refinement iterations T; 0 for the network's own number.
         warm_iterations: up to this many iterations, a new number in every step, come before those of the loss and
             without a gradient: the network learns, for little time, to keep what is right in further iterations.
-        true_starts: share of the steps, 0 to 1, in which a network with a coarse pass starts from the disturbed truth
-            in its place, see `linstereo.training.starts`: it learns to keep what is right and to repair what is wrong.
+        true_starts: share of the steps, 0 to 1, in which a network with coarse passes starts from the disturbed truth
+            instead, see `linstereo.training.starts`: it learns to keep what is right and to repair what is wrong.
         optimizer: "adamw", or "muon" for steps of the same length in all directions of a weight matrix, which learn
             more from few steps; vectors and small matrices are AdamW's in both.
         weight_decay: of the optimiser, decoupled.
