@@ -6,8 +6,7 @@ renders 60 rooms with plain walls, floors and furniture (disparities up to 8 % o
 each with a colour and with a grey camera, runs the bundled model and SGBM on them, and writes
 benchmarks/plain_rooms.md: the error on plain pixels and on the others, and how far plain flat surfaces are from flat.
 
-A pixel is plain where the brightness hardly changes along the row: the mean over 15 x 15 px of |I(x + 1) - I(x - 1)|,
-after a blur of 1.5 px against the noise, is below 3 of 255. Flatness is measured in windows of 61 x 61 px on one plain
+Plain pixels are those of `linstereo.geometry.texture`. Flatness is measured in windows of 61 x 61 px on one plain
 plane (the true disparity is within 0.05 px of a plane, nine in ten pixels are plain): the mean distance of the
 prediction from the plane that fits it best.
 """
@@ -17,7 +16,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -27,22 +25,15 @@ import linstereo
 from linstereo.data.sample import StereoSample
 from linstereo.evaluation.baselines import SgbmMethod
 from linstereo.evaluation.methods import Method, ModelMethod
+from linstereo.geometry.texture import plain_pixels
 from linstereo.synthesis.engine import EngineSettings, StereoEngine
 
 SEED = 4_000_001
 HEIGHT, WIDTH = 400, 640
 MAX_DISPARITY = 0.08
-PLAIN_GRADIENT = 3.0
 WINDOW, STRIDE = 61, 30
 
 Floats = NDArray[np.float64]
-
-
-def plain_pixels(image: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """bool [H, W]: where the brightness of an RGB image hardly changes along the row."""
-    grey = cv2.GaussianBlur(image.astype(np.float32).mean(axis=2), (0, 0), 1.5)
-    step = np.abs(cv2.filter2D(grey, -1, np.array([[-1, 0, 1]], np.float32)))
-    return np.asarray(cv2.blur(step, (15, 15)) < PLAIN_GRADIENT)
 
 
 def flat_windows(truth: NDArray[np.float32], plain: NDArray[np.bool_]) -> Iterator[tuple[slice, slice]]:

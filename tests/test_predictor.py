@@ -198,6 +198,42 @@ def test_a_model_with_a_working_size_enlarges_by_itself(predictor, pair, monkeyp
     assert not np.array_equal(own, predictor.predict(*pair, iters=1, scale=1.0).disparity)
 
 
+def test_plain_images_are_not_enlarged_as_far(predictor, pair, monkeypatch):
+    config = dataclasses.replace(predictor.model.config, working_pixels=4 * 64 * 96, plain_pixels=96 * 128)
+    monkeypatch.setattr(predictor.model, "config", config)
+    plain = np.full((64, 96, 3), 90, np.uint8)
+    plain[:, :12] = pair[0][:, :12]
+    for left, size in ((pair[0], (128, 192)), (plain, (96, 128))):
+        plan = predictor.plan_of(left)
+        assert (plan.height, plan.width) == size
+        own = predictor.predict(left, pair[1], iters=1).disparity
+        monkeypatch.setattr("linstereo.predictor.mostly_plain", lambda _: True)
+        told = predictor.predict(left, pair[1], iters=1).disparity
+        monkeypatch.undo()
+        monkeypatch.setattr(predictor.model, "config", config)
+        assert np.array_equal(own, told) == (left is plain)
+        assert predictor.plan_of(left, scale=2.0) == predictor.plan(64, 96, scale=2.0)  # the user's word
+    monkeypatch.setattr(predictor.model, "config", dataclasses.replace(config, plain_pixels=0))
+    assert predictor.plan_of(plain) == predictor.plan(64, 96)
+
+
+def test_frames_of_a_sequence_are_enlarged_as_the_first(predictor, pair, monkeypatch):
+    config = dataclasses.replace(predictor.model.config, working_pixels=4 * 64 * 96, plain_pixels=96 * 128)
+    monkeypatch.setattr(predictor.model, "config", config)
+    sizes = []
+    original = predictor.model.prepare
+
+    def prepare(left, *args, **kwargs):
+        sizes.append(tuple(left.shape[-2:]))
+        return original(left, *args, **kwargs)
+
+    monkeypatch.setattr(predictor.model, "prepare", prepare)
+    plain = (np.full((64, 96, 3), 90, np.uint8),) * 2
+    list(predictor.track([pair, plain, pair], cold_iters=1))
+    list(predictor.track([plain, pair], cold_iters=1))
+    assert sizes == [(128, 192)] * 3 + [(96, 128)] * 2
+
+
 def test_disparities_of_enlarged_images_shrink_with_their_width(predictor, monkeypatch):
     # 48 x 72 px become 96 x 128 px: not quite twice as wide
     config = dataclasses.replace(predictor.model.config, working_pixels=4 * 48 * 72)

@@ -40,6 +40,17 @@ def test_the_smaller_volume_is_chosen_if_only_that_fits():
         plan_run(COMPACT, 1080, 1920, scale=1, available=on_the_fly - 1)
 
 
+def test_plain_images_are_not_enlarged_as_far_and_large_ones_as_they_are():
+    assert COMPACT.plain_pixels < COMPACT.working_pixels
+    assert (plan_run(COMPACT, 480, 640).height, plan_run(COMPACT, 480, 640).width) == (608, 832)
+    assert plan_run(COMPACT, 480, 640, plain=True) == plan_run(COMPACT, 480, 640, scale=1)
+    small = plan_run(COMPACT, 240, 320, plain=True)
+    assert (small.height, small.width) == (448, 576)
+    assert plan_run(COMPACT, 1080, 1920, plain=True) == plan_run(COMPACT, 1080, 1920)
+    alike = dataclasses.replace(COMPACT, plain_pixels=0)
+    assert plan_run(alike, 480, 640, plain=True) == plan_run(alike, 480, 640)
+
+
 def test_a_volume_that_was_asked_for_is_not_replaced():
     available = needed_bytes(COMPACT, 1080, 1920, scale=None, volume="on_the_fly")
     with pytest.raises(InputError, match="--volume on_the_fly"):

@@ -29,6 +29,7 @@ from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.rectification import Rectification
 from linstereo.geometry.sparse_matches import SparseMatches, match_sparse
 from linstereo.geometry.stereo_rig import StereoRig
+from linstereo.geometry.texture import mostly_plain
 from linstereo.image_pairs import Image, ImageLike, image_names, pair_size, read_pair, read_values
 from linstereo.memory_limits import available_memory, memory_errors_told, within_budget
 from linstereo.model.backbone import DepthAnything3
@@ -130,7 +131,7 @@ class StereoPredictor:
             occlusion: predict the right view too, which takes twice the time, for `Prediction.occluded`.
             iters: refinement iterations, at least 1; by default the model's own number.
             scale: run on images resized by this factor, in (0, 4]; the result still has the input size and its pixels.
-                By default 1, or for small images what `linstereo.run_plan.working_size` says if the model has one.
+                By default 1, or for small images what `plan_of` says if the model wants them enlarged.
             volume: how correlations are held; by default stored while they fit into 1 GiB and into memory.
             on_iteration: called with 1, 2, ... after each iteration, for progress bars; those of the right view come
                 after those of the left one.
@@ -154,7 +155,7 @@ class StereoPredictor:
         least_update = self.checked_stop(stop_below)
         height, width = pair_size(left, right)
         camera, rectification = _cameras(calibration, width=width, height=height, image=image_names(left, right)[0])
-        plan = self.plan(height, width, scale=scale, volume=volume)
+        plan = self.plan(height, width, scale=scale, volume=volume)  # the largest, before anything is read
         what = f"a pair of {width} x {height} px, run at {plan.width} x {plan.height} px,"
         dtype = PRECISIONS[self.precision]
         with (
@@ -169,6 +170,8 @@ class StereoPredictor:
                     if strict or on_note is None:
                         raise InputError(doubt)
                     on_note(doubt)
+            if plan.height * plan.width > height * width:
+                plan = self.plan_of(images[0], scale=scale, volume=volume, memory=memory)
             result = self._run(
                 *images,
                 plan,
@@ -277,17 +280,43 @@ class StereoPredictor:
         """Whether the model has learned how far its disparities can be trusted, see `Prediction.confidence`."""
         return self.engine.gives_confidence
 
-    def plan(self, height: int, width: int, *, scale: float | None = None, volume: VolumeKind | None = None) -> RunPlan:
+    def plan(
+        self,
+        height: int,
+        width: int,
+        *,
+        scale: float | None = None,
+        volume: VolumeKind | None = None,
+        plain: bool = False,
+    ) -> RunPlan:
         """How a pair of height x width px will be predicted; an `InputError` if that cannot fit into memory.
 
-        On the CPU the memory it will take is estimated from its size and compared with what is available. Arguments
-        are those of `predict`.
+        On the CPU the memory it will take is estimated from its size and compared with what is available. `plain` is
+        for images that are known to be so, see `plan_of`; the other arguments are those of `predict`.
         """
         available = within_budget(available_memory(), self.memory) if self.device.type == "cpu" else None
         if volume not in (None, *self.engine.volumes):
             raise InputError(f"the backend {self.engine.backend} has no volume {volume!r}; use the backend torch")
         volume = self.engine.volumes[0] if len(self.engine.volumes) == 1 else volume
-        return plan_run(self.config, height, width, scale=scale, volume=volume, available=available)
+        return plan_run(self.config, height, width, scale=scale, volume=volume, available=available, plain=plain)
+
+    def plan_of(
+        self,
+        left: Image,
+        *,
+        scale: float | None = None,
+        volume: VolumeKind | None = None,
+        memory: EngineMemory | None = None,
+    ) -> RunPlan:
+        """How a pair with this left image, uint8 RGB [H, W, 3], will be predicted.
+
+        As `plan`, but images that are plain nearly everywhere (`linstereo.geometry.texture`) are not enlarged as far.
+        All frames of a sequence, which share a `memory`, are enlarged as the first one.
+        """
+        plain = mostly_plain(left) if memory is None or memory.plain is None else memory.plain
+        if memory is not None:
+            memory.plain = plain
+        return self.plan(*left.shape[:2], scale=scale, volume=volume, plain=plain)
 
     def _run(
         self,

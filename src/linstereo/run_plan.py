@@ -1,6 +1,6 @@
 """How a pair will be run: the size that the network sees, how correlations are held, and whether that fits into memory.
 
-Judged before anything is computed, from the sizes alone.
+Judged before anything is computed, from the sizes, and from what is known of the images.
 """
 
 import dataclasses
@@ -46,6 +46,7 @@ def plan_run(
     scale: float | None = None,
     volume: VolumeKind | None = None,
     available: int | None = None,
+    plain: bool = False,
 ) -> RunPlan:
     """How a pair of images is run; an `InputError` if it cannot be, or cannot fit into memory.
 
@@ -58,8 +59,11 @@ def plan_run(
             (`linstereo.model.large_images`), but only for None.
         volume: how correlations are held; None stands for stored while that takes at most 1 GiB and fits.
         available: bytes of memory that may be taken; None if nobody knows.
+        plain: whether the images are known to be plain nearly everywhere; such are not enlarged as far.
     """
     check_scale(scale)
+    if plain and config.plain_pixels:
+        config = dataclasses.replace(config, working_pixels=min(config.working_pixels, config.plain_pixels))
     run_height, run_width = _run_size(config, height, width, scale)
     if min(run_height, run_width) < MIN_SIDE:
         raise InputError(

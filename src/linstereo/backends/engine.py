@@ -22,10 +22,12 @@ Image = NDArray[np.uint8]
 
 @dataclasses.dataclass(eq=False)
 class EngineMemory:
-    """What a network remembers from one frame of a sequence to the next; every run with it writes it anew."""
+    """What is remembered from one frame of a sequence to the next; every run with it writes the hidden states anew."""
 
     hidden: list[Tensor] | None = None
     """Hidden states at the end of the frame before, [1, hidden, h/s, w/s], finest first; None if there are none."""
+    plain: bool | None = None
+    """Whether the first frame was plain nearly everywhere, see `StereoPredictor.plan_of`; None before it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -45,6 +45,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "coarse_iterations": (0, 1000),
     "coarse_passes": (1, 8),
     "working_pixels": (0, MAX_PIXELS),
+    "plain_pixels": (0, MAX_PIXELS),
     "iterations": (1, 1000),
     "prior_inlier_share": (0, 1),
     "confidence": (0, 512),
@@ -82,6 +83,8 @@ class LinStereoConfig:
         coarse_passes: how many such passes there are if any: each starts from one at half its own size.
         working_pixels: images with fewer pixels are enlarged before prediction, to about as many, because the finest
             cells are 4 px wide; 0 for never.
+        plain_pixels: the same for images that are plain nearly everywhere, which have no detail to gain and larger
+            surfaces to lose their way on; 0 for `working_pixels`.
         iterations: T used for training and by default for inference.
         prior_inlier_share: DPI also starts from zero if a smaller share of the sparse matches agrees with its fit, in
             [0, 1]; 0 is the paper's rule, which only asks for 20 of them.
@@ -110,6 +113,7 @@ class LinStereoConfig:
     coarse_iterations: int = 0
     coarse_passes: int = 1
     working_pixels: int = 0
+    plain_pixels: int = 0
     iterations: int = 8
     prior_inlier_share: float = 0.0
     confidence: int = 0
@@ -213,6 +217,7 @@ PRESETS: dict[str, LinStereoConfig] = {
         coarse_iterations=3,
         coarse_passes=2,
         working_pixels=540 * 960,
+        plain_pixels=400 * 640,
         iterations=4,
     ),
     **{name: dataclasses.replace(PAPER, **changes) for name, changes in ablations(PAPER).items()},

@@ -83,9 +83,9 @@ def capture(
     """Predict a pair as a user would, half of the time at another scale, and keep a random crop of how it ended."""
     assert sample.disparity is not None
     assert sample.valid is not None
-    height, width = sample.left.shape[:2]
+    width = sample.left.shape[1]
     scale = float(2 ** rng.uniform(0, 1)) if rng.random() < 0.5 else None
-    plan = predictor.plan(height, width, scale=scale)
+    plan = predictor.plan_of(sample.left, scale=scale)
     with recording(predictor, head) as recorder:
         predictor.predict(sample.left, sample.right, scale=scale)
     assert recorder.features is not None
