@@ -40,6 +40,11 @@ def test_the_share_of_plain_pixels_decides():
     assert not mostly_plain(stripes(64))
 
 
+def test_what_is_dark_is_not_plain():
+    assert not mostly_plain((0.2 * wall(noise=1)).astype(np.uint8))
+    assert mostly_plain((0.5 * wall(noise=1)).astype(np.uint8))
+
+
 def test_it_is_the_mean_over_a_window():
     """Against sums written out, inside of the image."""
     rng = np.random.default_rng(1)

@@ -12,6 +12,8 @@ WINDOW = 15
 """Side in px of the window over which the differences are averaged."""
 MOSTLY = 0.75
 """Share of plain pixels from which an image is plain as a whole."""
+DARK = 40.0
+"""Mean of an image, of 255, below which its texture is too dark to be seen in this way."""
 
 
 def plain_pixels(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
@@ -25,5 +27,8 @@ def plain_pixels(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 
 
 def mostly_plain(image: npt.NDArray[np.uint8]) -> bool:
-    """Whether at least three quarters of the pixels of an RGB image [H, W, 3] are plain."""
-    return bool(plain_pixels(image).mean() >= MOSTLY)
+    """Whether at least three quarters of the pixels of an RGB image [H, W, 3] are plain.
+
+    A dark image has small differences whatever it shows, and is not called plain.
+    """
+    return bool(image.mean() >= DARK and plain_pixels(image).mean() >= MOSTLY)
