@@ -165,7 +165,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--scale",
         type=float,
         metavar="F",
-        help="run on images resized by F, at most 4 (default: 1; the bundled model enlarges small images, plain ones less)",
+        help="resize images by F, at most 4, before they are run (default: 1; the bundled model enlarges small ones)",
     )
     group.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)")
     group.add_argument(
