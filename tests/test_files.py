@@ -1,6 +1,10 @@
+import itertools
 import os
 import stat
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,6 +119,46 @@ def test_atomic_path_keeps_the_old_file_on_failure(tmp_path: Path) -> None:
         fail()
     assert target.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+class Signal(BaseException):
+    """What a handler of a signal raises, wherever the program is just then."""
+
+
+def interrupted(action: Callable[[], None], at: int) -> bool:
+    """Whether `action` was ended by an exception before the `at`-th line or call that it comes to."""
+    left = at
+
+    def trace(_frame: object, event: str, _value: object) -> Callable[..., Any]:
+        nonlocal left
+        left -= event in ("call", "line")
+        if left == 0:
+            raise Signal
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except Signal:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_a_signal_at_any_moment_leaves_a_whole_file_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "views.json"
+    moments = itertools.count(1)
+    results = []
+    target.write_bytes(b"old")
+    while interrupted(lambda: write_file(target, b"new"), next(moments)):
+        assert list(tmp_path.iterdir()) == [target]
+        results.append(target.read_bytes())
+        target.write_bytes(b"old")
+    assert results.count(b"old") > 20
+    assert results.count(b"new") > 0
+    assert set(results) == {b"old", b"new"}
 
 
 def test_atomic_path_respects_the_umask(tmp_path: Path) -> None:

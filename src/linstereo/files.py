@@ -100,22 +100,26 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(path)
     temporary = target.with_name(f".{target.stem[:64]}-{secrets.token_hex(8)}{target.suffix}")
     try:
-        if target.exists() and not target.is_file():
-            raise OSError(None, "it is not a regular file")
-        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-        usual = stat.S_IMODE(temporary.stat().st_mode)
-    except OSError as error:
-        raise _cannot_write(target, error) from error
-    except ValueError as error:
-        raise no_file_name(path, error) from error
-    try:
+        usual = _make(temporary, target)
         yield temporary
         temporary.chmod(usual)
         temporary.replace(target)
     except OSError as error:
         raise _cannot_write(target, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    finally:  # also of a signal that came while the file was made
+        with contextlib.suppress(OSError, ValueError):
+            temporary.unlink(missing_ok=True)
+
+
+def _make(temporary: Path, target: Path) -> int:
+    """Make the empty file that is to become `target`; returns the permissions that are usual for new files."""
+    try:
+        if target.exists() and not target.is_file():
+            raise OSError(None, "it is not a regular file")
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        return stat.S_IMODE(temporary.stat().st_mode)
+    except ValueError as error:
+        raise no_file_name(os.fspath(target), error) from error
 
 
 def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
