@@ -19,6 +19,7 @@ from linstereo.synthesis.sensor import (
     expose,
     expose_pair,
     margin_mask,
+    mosaic,
     noise,
     random_faults,
     rectification_error,
@@ -207,6 +208,39 @@ def test_grey_cameras_weigh_the_channels() -> None:
     values = linear(left)[..., 0]
     assert np.corrcoef(values.ravel(), weighed.ravel())[0, 1] > 0.999
     assert values.mean() == pytest.approx(0.2, rel=0.02)
+
+
+def test_a_mosaic_sensor_gives_colours_back_where_they_change_slowly() -> None:
+    scene = np.zeros((120, 200, 3), np.float32)
+    scene[:, :100] = (0.6, 0.3, 0.1)
+    scene[:, 100:] = (0.05, 0.2, 0.5)
+    image = expose(scene, CameraFaults(mosaic=True), np.random.default_rng(0), gains=(1.0, 1.0, 1.3, 1.5))
+    without = expose(scene, CameraFaults(), np.random.default_rng(0), gains=(1.0, 1.0, 1.3, 1.5))
+    inside = np.abs(np.arange(200) - 99.5) > 3
+    assert np.abs(image[:, inside].astype(int) - without[:, inside]).max() <= 1
+    assert (image != without).any()  # at the edge
+
+
+def test_a_mosaic_sensor_has_one_noisy_value_a_pixel() -> None:
+    scene = np.full((300, 300, 3), 0.4, np.float32)
+    faults = CameraFaults(full_well=1000.0, read_noise=5.0)
+    variance = 0.4 / 1000 + (5 / 1000) ** 2
+    of_three = linear(expose(scene, faults, np.random.default_rng(0))).mean(axis=2)
+    assert of_three.var() == pytest.approx(variance / 3, rel=0.1)
+    colours = linear(expose(scene, dataclasses.replace(faults, mosaic=True), np.random.default_rng(0)))
+    assert colours.mean() == pytest.approx(0.4, abs=2e-3)
+    seen = mosaic([np.ascontiguousarray(plane, np.float32) for plane in np.moveaxis(colours, 2, 0)])
+    assert seen[2:-2, 2:-2].var() == pytest.approx(variance, rel=0.1)  # where a colour was seen it is as it was
+    # The same light is worth a third: red and blue come from a quarter of the pixels, green from half of them.
+    blocks = [cv2.resize(image[2:-2, 2:-2], (37, 37), interpolation=cv2.INTER_AREA) for image in (of_three, colours)]
+    assert blocks[1].mean(axis=2).var() / blocks[0].var() == pytest.approx((4 + 2 + 4) / 3, rel=0.2)
+
+
+def test_small_colour_cameras_have_a_mosaic() -> None:
+    rng = np.random.default_rng(4)
+    for noisy, grey in ((1.0, 0.0), (1.0, 1.0), (0.0, 0.0)):
+        faults = random_faults(rng, underwater=False, kinds=CameraKinds(noisy=noisy, grey=grey))
+        assert faults.left.mosaic == faults.right.mosaic == (noisy > grey)
 
 
 def test_margins_are_black_and_bow_inwards_at_the_corners() -> None:

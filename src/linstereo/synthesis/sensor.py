@@ -1,8 +1,10 @@
 """From the radiance at the lens to the file of a real camera, with the faults of one.
 
 In this order: rectification error (right camera only), lens blur, vignetting, exposure, shot, read and fixed-pattern
-noise, white balance, tone curve (sRGB and a gamma), 8 bits, black margins of a rectified wide-angle lens, JPEG. A grey
-camera has one channel through all of it. Exposure and white balance are found once for both cameras, as a stereo camera
+noise, white balance, interpolation of the colours that a mosaic sensor lacks, tone curve (sRGB and a gamma), 8 bits,
+black margins of a rectified wide-angle lens, JPEG. A grey camera has one channel through all of it; a small colour
+camera has one value a pixel too, of one colour (Bayer's pattern), and so no more light and no less noise than a grey
+one. Exposure and white balance are found once for both cameras, as a stereo camera
 does, and differ a little between them. The common exposure is what the scene asks for, however dark the water is, but
 not so much that its brightest parts burn out.
 
@@ -13,6 +15,7 @@ taken from the disparity of the ideal cameras: see `rectification_error`.
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -43,6 +46,7 @@ class CameraFaults:
         read_noise: standard deviation of the noise of the read-out, electrons.
         gain_pattern: standard deviation of the pixels' own sensitivities, relative; the same in every channel.
         column_pattern: standard deviation of the columns' own offsets, electrons.
+        mosaic: whether each pixel of a colour camera sees one colour only, the others being interpolated.
         vignetting: part of the light that is lost in the corners, 0 to 1.
         gamma: exponent after the sRGB curve.
         jpeg_quality: 1 to 100; 0 does not compress.
@@ -60,6 +64,7 @@ class CameraFaults:
     read_noise: float = 0.0
     gain_pattern: float = 0.0
     column_pattern: float = 0.0
+    mosaic: bool = False
     vignetting: float = 0.0
     gamma: float = 1.0
     jpeg_quality: int = 0
@@ -146,6 +151,7 @@ def random_faults(rng: np.random.Generator, *, underwater: bool, kinds: CameraKi
             read_noise=float(read_noise),
             gain_pattern=float(gain_pattern),
             column_pattern=float(column_pattern),
+            mosaic=noisy and grey is None,
             vignetting=float(min(vignetting * rng.uniform(0.9, 1.1), 1.0)),
             gamma=float(gamma * np.exp(rng.normal(0.0, spread / 2))),
             jpeg_quality=quality,
@@ -230,20 +236,54 @@ def expose(
     offset = np.float32(0)
     if faults.column_pattern and math.isfinite(faults.full_well):
         offset = np.float32(faults.column_pattern / faults.full_well) * rng.standard_normal(width, np.float32)  # [W]
+    factors = [np.float32(gains[1 + i] * faults.white_balance[i] * (TONE_STEPS - 1)) for i in range(depth)]
+    planes = [plane * light for plane in cv2.split(image)]
+    if faults.mosaic and depth == 3:
+        seen, factor = mosaic(planes), mosaic([np.full((height, width), factor) for factor in factors])
+        steps = cv2.split(cv2.demosaicing(_read_out(seen, offset, factor, faults, rng), cv2.COLOR_BAYER_RGGB2RGB_EA))
+    else:
+        steps = [_read_out(plane, offset, factor, faults, rng) for plane, factor in zip(planes, factors, strict=True)]
     curve = tone_curve(faults.gamma)
-    channels = []
-    for channel in range(depth):
-        values = image.reshape(height, width, depth)[..., channel] * light
-        if math.isfinite(faults.full_well):
-            values += noise(values, faults, rng)
-        values += offset
-        values *= np.float32(gains[1 + channel] * faults.white_balance[channel] * (TONE_STEPS - 1))
-        np.clip(values, 0, TONE_STEPS - 1, out=values)
-        channels.append(curve[values.astype(np.uint16)])
-    rgb = np.asarray(cv2.merge(channels * (3 // depth)), np.uint8)  # [H, W, 3]
+    rgb = np.asarray(cv2.merge([curve[plane] for plane in steps] * (3 // depth)), np.uint8)  # [H, W, 3]
     if any(faults.margins):
         rgb[margin_mask(height, width, faults.margins)] = 0
     return _compress(rgb, faults.jpeg_quality) if faults.jpeg_quality else rgb
+
+
+def mosaic(planes: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """What the pixels of a mosaic sensor see of red, green and blue, each [H, W]: [H, W].
+
+    Bayer's pattern: red and green in even rows, green and blue in odd ones.
+    """
+    red, green, blue = planes
+    seen = green.copy()
+    seen[::2, ::2] = red[::2, ::2]
+    seen[1::2, 1::2] = blue[1::2, 1::2]
+    return seen
+
+
+def _read_out(
+    values: NDArray[np.float32],
+    offset: NDArray[np.float32] | np.float32,
+    factor: NDArray[np.float32] | np.float32,
+    faults: CameraFaults,
+    rng: np.random.Generator,
+) -> NDArray[np.uint16]:
+    """Steps of the tone curve [H, W] of exposed values [H, W], which are overwritten.
+
+    Args:
+        values: white = 1.
+        offset: of the columns, white = 1.
+        factor: the gain of the colour, times the number of steps.
+        faults: of this camera.
+        rng: source of the noise.
+    """
+    if math.isfinite(faults.full_well):
+        values += noise(values, faults, rng)
+    values += offset
+    values *= factor
+    np.clip(values, 0, TONE_STEPS - 1, out=values)
+    return values.astype(np.uint16)
 
 
 def noise(image: NDArray[np.float32], faults: CameraFaults, rng: np.random.Generator) -> NDArray[np.float32]:
