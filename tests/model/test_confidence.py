@@ -68,6 +68,7 @@ def test_it_sees_how_refinement_ended(pair):
     torch.testing.assert_close(outcome.last_update, states[2].disparity - states[1].disparity)
     torch.testing.assert_close(outcome.all_updates, states[2].disparity - evidence.disparity)
     torch.testing.assert_close(outcome.correlation, evidence.volumes[0].lookup(states[2].disparity))
+    torch.testing.assert_close(outcome.cues, evidence.cues)
     np.testing.assert_allclose(outcome.full[0, 0, :61, :90].clamp(min=0), result.disparity, atol=1e-5)
 
 
@@ -80,18 +81,19 @@ def outcome(**changes):
         "last_update": torch.randn(1, 1, 5, 7, generator=generator),
         "all_updates": torch.randn(1, 1, 5, 7, generator=generator),
         "full": 12 * torch.rand(1, 1, 20, 28, generator=generator),
+        "cues": torch.rand(1, 2, 5, 7, generator=generator),
     }
     return Outcome(**values | changes)
 
 
 def test_before_training_it_says_nothing():
-    head = ConfidenceHead(hidden=6, samples=4, width=5)
+    head = ConfidenceHead(hidden=6, samples=4, cues=2, width=5)
     assert (head(outcome(), 1.0) == 0).all()
 
 
 def test_every_input_and_the_tolerance_have_a_say():
     torch.manual_seed(0)
-    head = ConfidenceHead(hidden=6, samples=4, width=5)
+    head = ConfidenceHead(hidden=6, samples=4, cues=2, width=5)
     torch.nn.init.normal_(head.out.weight)
     base = head(outcome(), 1.0)
     assert base.shape == (1, 1, 20, 28)
@@ -101,8 +103,29 @@ def test_every_input_and_the_tolerance_have_a_say():
     assert (head(outcome(), 2.0) - base).abs().max() > 1e-4
 
 
+def test_a_head_without_cues_does_without_them():
+    head = ConfidenceHead(hidden=6, samples=4, cues=0, width=5)
+    torch.nn.init.normal_(head.out.weight)
+    assert torch.equal(head(outcome(), 1.0), head(outcome(cues=outcome().cues + 0.5), 1.0))
+    assert ConfidenceHead(hidden=6, samples=4, cues=2, width=5).inputs == head.inputs + 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "cues"),
+    [({}, 0), ({"start": "correlation"}, 2), ({"start": "correlation", "coarse_iterations": 1}, 4)],
+)
+def test_the_head_sees_the_cues_of_every_start(pair, changes, cues):
+    torch.manual_seed(0)
+    config = dataclasses.replace(SURE, **changes)
+    without = build(config, backbone=TinyBackbone()).confidence_head.inputs
+    model = build(dataclasses.replace(config, confidence_cues=True), backbone=TinyBackbone())
+    assert model.confidence_head.inputs == without + cues
+    confidence = StereoPredictor(model, device="cpu").predict(*pair, iters=1).confidence
+    assert (confidence == 0.5).all()  # before training
+
+
 def test_huge_values_stay_finite():
-    head = ConfidenceHead(hidden=6, samples=4, width=5)
+    head = ConfidenceHead(hidden=6, samples=4, cues=2, width=5)
     torch.nn.init.normal_(head.out.weight)
     huge = outcome(last_update=torch.full((1, 1, 5, 7), 1e6), disparity=torch.full((1, 1, 5, 7), -1e6))
     assert head(huge, 1.0).isfinite().all()

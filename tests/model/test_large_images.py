@@ -11,6 +11,7 @@ from linstereo.model.fast_paths import plain_paths
 from linstereo.model.large_images import Strips, parts, predict_in_strips
 from linstereo.model.pala import PALABlock, rotary_table
 from linstereo.model.presets import build
+from linstereo.model.starts import StartingPoint
 from linstereo.model.strides import pad_images
 from linstereo.model.updater import MultiScaleUpdater
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
@@ -30,7 +31,7 @@ VARIANTS = {
 def network(**settings):
     """With weights that make every part of the network matter, a confidence head included."""
     torch.manual_seed(0)
-    config = dataclasses.replace(TINY, start="correlation", confidence=8, **settings)
+    config = dataclasses.replace(TINY, start="correlation", confidence=8, confidence_cues=True, **settings)
     model = build(config, backbone=TinyBackbone()).eval()
     torch.nn.init.normal_(model.residual_head.out.weight, std=0.3)
     torch.nn.init.normal_(model.confidence_head.out.weight)
@@ -135,20 +136,25 @@ def test_one_strip_is_the_network_started_from_the_coarse_pass(model, size, monk
     """Against the network's own `prepare`, whose start is replaced by what the coarse pass found."""
     (left, right), _ = images(*size)
     started = []
-    refined = large_images._LargePair.refined
+    outcome = large_images._LargePair.outcome
     monkeypatch.setattr(
-        large_images._LargePair, "refined", lambda self, start: started.append(start) or refined(self, start)
+        large_images._LargePair, "outcome", lambda self, *given: started.append(given[0]) or outcome(self, *given)
     )
     got, sure = predict_in_strips(model, left, right, Strips(96, 128, 10_000), iterations=3)
     tensors = [image.permute(2, 0, 1).unsqueeze(0).float() / 255 for image in (left, right)]
     whole = model.prepare(*tensors, volume="stored")
     features = model.backbone(pad_images(torch.cat(tensors))).pyramid
     hidden = model.initial_hidden([f[:1] for f in features], torch.ones(1, 2, *whole.disparity.shape[-2:]))
-    told = whole._replace(disparity=started[0], hidden=hidden)
+    (start,) = started
+    coarse = model.prepare(*[large_images._reduced(tensor, (96, 128)) for tensor in tensors])
+    expected = large_images._start(StartingPoint(coarse.disparity, coarse.cues), size).cues
+    torch.testing.assert_close(start.cues, expected, rtol=1e-4, atol=1e-4)
+    assert start.cues.std() > 0.05
+    told = whole._replace(disparity=start.disparity, hidden=hidden, cues=start.cues)
     (state,) = model.iterate(told, 1)
     full = model.upsample(state, told)
     torch.testing.assert_close(got, full[0, 0], rtol=1e-4, atol=1e-4)
-    expected = model.confidence(state, told, before=started[0], full=full, tolerance=1.0)
+    expected = model.confidence(state, told, before=start.disparity, full=full, tolerance=1.0)
     torch.testing.assert_close(sure, expected[0, 0], rtol=1e-3, atol=1e-3)
 
 
@@ -165,10 +171,14 @@ def test_the_start_lies_where_the_coarse_pass_says():
     """A ramp over rows and columns, told at a third of the size, comes back in px of the 1/4 map."""
     y, x = torch.meshgrid(torch.arange(128) + 0.5, torch.arange(160) + 0.5, indexing="ij")
     ramp = (0.1 * x + 0.2 * y)[None, None]  # px of the coarse images
-    start = large_images._start(ramp, (384, 480))[0, 0]
+    cues = torch.nn.functional.avg_pool2d(torch.cat([ramp, -ramp], dim=1), 4)
+    start, found, _ = large_images._start(StartingPoint(ramp, cues), (384, 480))
     rows, columns = 4 * (torch.arange(96) + 0.5) / 3, 4 * (torch.arange(120) + 0.5) / 3
     expected = (0.1 * columns + 0.2 * rows[:, None]) * 3 / 4
-    torch.testing.assert_close(start[2:-2, 2:-2], expected[2:-2, 2:-2], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(start[0, 0, 2:-2, 2:-2], expected[2:-2, 2:-2], rtol=1e-4, atol=1e-4)
+    inner = slice(8, -8)  # the cues are told in cells of the coarse images, which say nothing beyond their centres
+    expected = torch.stack([expected, -expected]) * 4 / 3  # as they are, not in px
+    torch.testing.assert_close(found[0, :, inner, inner], expected[:, inner, inner], rtol=1e-4, atol=1e-4)
 
 
 @torch.no_grad()

@@ -22,7 +22,8 @@ def evidence(own):
     left = right[..., :24]
     volume = StoredVolume(left, right[..., TRUE:], levels=2, radius=2)
     start = torch.full((1, 1, 16, 24), float(own))
-    return Evidence(volumes=[volume], tables=[], hidden=[], disparity=start, prior=[], guide=None, size=(60, 90))
+    nothing = start[:, :0]
+    return Evidence([volume], tables=[], hidden=[], disparity=start, cues=nothing, prior=[], guide=None, size=(60, 90))
 
 
 def known(value, *, where=slice(None)):

@@ -15,8 +15,9 @@ from linstereo.errors import InputError
 from linstereo.model.confidence import ConfidenceHead
 from linstereo.model.presets import LinStereoConfig, build, build_confidence_head
 from linstereo.predictor import StereoPredictor
+from linstereo.training import confidence_states
 from linstereo.training.confidence import ConfidenceRecipe, ConfidenceSession, run_settings, train_confidence
-from linstereo.training.confidence_states import CapturedState, capture, save_captured
+from linstereo.training.confidence_states import CROPS, CapturedState, capture, load_captured, save_captured
 
 NETWORK = LinStereoConfig(
     backbone="compact", start="correlation", feature_width=16, hidden=16, heads=2, levels=2, radius=2, iterations=2
@@ -61,7 +62,7 @@ def test_all_other_weights_stay_as_they_are_and_so_does_the_precision(world, tmp
 def test_it_learns_which_disparities_are_right(world, tmp_path):
     rng = np.random.default_rng(0)
     learn = recipe(world, pairs=20, steps=160)
-    inputs = build_confidence_head(dataclasses.replace(NETWORK, confidence=8)).inputs
+    inputs = build_confidence_head(dataclasses.replace(NETWORK, confidence=8, confidence_cues=True)).inputs
     for number in range(20):  # states whose first four channels say by how much the disparity is off
         features = rng.normal(size=(inputs, 8, 12)).astype(np.float16)
         features[1:4] = features[0]
@@ -72,7 +73,7 @@ def test_it_learns_which_disparities_are_right(world, tmp_path):
             truth=torch.full((32, 48), 20.0),
             scale=torch.tensor(1.0),
         )
-        save_captured(state, tmp_path / f"states/{number:06d}.safetensors")
+        save_captured([state], tmp_path / f"states/{number:06d}.safetensors")
     (tmp_path / "settings.json").write_text(json.dumps(run_settings(learn, world / "plain.safetensors")))
     losses = []
     error = train_confidence(
@@ -136,16 +137,34 @@ def test_what_is_stored_is_what_the_head_will_see(world, tmp_path):
     predictor = StereoPredictor(load_checkpoint(tmp_path / "linstereo.safetensors"), device="cpu")
     head = predictor.model.confidence_head
     sample = open_dataset("folder", world / "pairs", None)[2]
-    state = capture(predictor, head, sample, rng=np.random.default_rng(1))
+    state, *others = capture(predictor, head, sample, rng=np.random.default_rng(1))
+    assert len(others) == CROPS - 1
     assert float(state.scale) == 1  # at its own size, which is all of the crop
     logits = head.logits(state.features[None].float(), state.scale[None])
     expected = predictor.predict(sample.left, sample.right)
     np.testing.assert_allclose(logits[0, 0].sigmoid(), expected.confidence, atol=2e-3)  # stored in 16 bits
     np.testing.assert_allclose(state.disparity, expected.disparity, atol=1e-5)
     np.testing.assert_array_equal(state.truth, np.where(sample.valid, sample.disparity, 0))
-    enlarged = capture(predictor, head, sample, rng=np.random.default_rng(2))
+    save_captured([state, *others], tmp_path / "again.safetensors")
+    for stored, kept in zip(load_captured(tmp_path / "again.safetensors"), [state, *others], strict=True):
+        assert all(torch.equal(getattr(stored, f.name), getattr(kept, f.name)) for f in dataclasses.fields(kept))
+    enlarged = capture(predictor, head, sample, rng=np.random.default_rng(2))[0]
     assert enlarged.scale > 1
     assert float(enlarged.truth.max()) == pytest.approx(float(enlarged.scale) * sample.disparity.max(), rel=1e-5)
+
+
+def test_crops_lie_anywhere_in_the_pair(world, monkeypatch):
+    predictor = StereoPredictor(load_checkpoint(world / "plain.safetensors"), device="cpu")
+    head = build_confidence_head(dataclasses.replace(predictor.config, confidence=8))
+    sample = open_dataset("folder", world / "pairs", None)[2]
+    monkeypatch.setattr(confidence_states, "CROP", (3, 4))
+    crops = [crop for seed in range(4) for crop in capture(predictor, head, sample, rng=np.random.default_rng(seed))]
+    assert {crop.features.shape[1:] for crop in crops} == {(3, 4)}
+    assert len({crop.truth.numpy().tobytes() for crop in crops}) > CROPS  # not the same place each time
+    whole = np.where(sample.valid, sample.disparity, 0).astype(np.float32)
+    for crop in (crop for crop in crops if crop.scale == 1):
+        windows = np.lib.stride_tricks.sliding_window_view(whole, crop.truth.shape)[::4, ::4]
+        assert (windows == crop.truth.numpy()).all(axis=(2, 3)).any()
 
 
 @pytest.mark.parametrize("fields", [{"pairs": 1}, {"steps": 0}, {"batch": 0}])

@@ -1,9 +1,9 @@
 """How far a disparity can be trusted: a small head on what refinement ends with, trained while all else is frozen.
 
 It sees, on the 1/4 map: the finest hidden state, the correlations around the final disparity, the last update and the
-sum of all, how far the match lies inside the right image, and the upsampled disparity inside each cell relative to the
-cell's own. It answers for every pixel of the full map: is the disparity off by less than a tolerance, or by less than
-5 %?
+sum of all, how far the match lies inside the right image, how far the start could be trusted, and the upsampled
+disparity inside each cell relative to the cell's own. It answers for every pixel of the full map: is the disparity off
+by less than a tolerance, or by less than 5 %?
 """
 
 import math
@@ -17,7 +17,7 @@ from linstereo.model.strides import FINEST
 
 RELATIVE_TOLERANCE = 0.05
 """Share of the true disparity by which a disparity may be off and still be right."""
-_OTHERS = 2 + 2 + FINEST**2  # channels besides the hidden state and the correlations: updates, places, detail
+_OTHERS = 2 + 2 + FINEST**2  # channels besides hidden state, correlations and cues: updates, places, detail
 _INSIDE = 8.0  # cells from the right image's border beyond which a match counts as well inside
 
 
@@ -30,6 +30,7 @@ class Outcome(NamedTuple):
     last_update: Tensor  # of the last iteration, [B, 1, h, w]
     all_updates: Tensor  # of all iterations together, [B, 1, h, w]
     full: Tensor  # the disparity upsampled, [B, 1, 4 h, 4 w], px of the full map
+    cues: Tensor  # of the start, from -1 to 1, [B, cues, h, w]
 
 
 class ConfidenceHead(nn.Module):
@@ -40,12 +41,14 @@ class ConfidenceHead(nn.Module):
     Args:
         hidden: channels of the finest hidden state.
         samples: correlations of a lookup.
+        cues: of the start that it sees, see `linstereo.model.starts.Start`; 0 for none.
         width: channels of its own layers.
     """
 
-    def __init__(self, *, hidden: int, samples: int, width: int) -> None:
+    def __init__(self, *, hidden: int, samples: int, cues: int, width: int) -> None:
         super().__init__()
-        self.inputs = hidden + samples + _OTHERS
+        self.cues = cues
+        self.inputs = hidden + samples + cues + _OTHERS
         self.layers = nn.Sequential(
             nn.Conv2d(self.inputs + 1, width, 3, padding=1),
             nn.GELU(),
@@ -76,6 +79,7 @@ class ConfidenceHead(nn.Module):
             torch.log1p(FINEST * outcome.disparity.clamp(min=0)) / 4,
             inside,
             _compressed(detail),
+            outcome.cues[:, : self.cues],
         ]
         return torch.cat([part.to(self.out.weight.dtype) for part in parts], dim=1)
 

@@ -20,6 +20,7 @@ from linstereo.cpu_memory import give_back_freed_memory
 from linstereo.model.cost_volume import CostVolume
 from linstereo.model.linstereo import Evidence, LinStereo, Refined
 from linstereo.model.pala import PALABlock, Summary
+from linstereo.model.starts import StartingPoint
 from linstereo.model.strides import FINEST, padded
 from linstereo.model.updater import PALAUnit
 
@@ -72,9 +73,11 @@ def predict_in_strips(
         less than 1 px or 5 %; None for a network without a confidence head.
     """
     pair = _LargePair.of(model, left, right, rows=strips.rows)  # takes most, so it comes before all else
-    start = _start(_coarse_pass(model, left, right, strips, iterations, on_iteration), (left.shape[0], left.shape[1]))
+    coarse = _coarse_pass(model, left, right, strips, iterations, on_iteration)
+    start = _start(coarse, (left.shape[0], left.shape[1]))
+    del coarse
     give_back_freed_memory()
-    result = pair.outcome(start, pair.refined(start))
+    result = pair.outcome(start, pair.refined(start.disparity))
     if on_iteration is not None:
         on_iteration(iterations)
     return result
@@ -87,8 +90,11 @@ def _coarse_pass(
     strips: Strips,
     iterations: int,
     on_iteration: Callable[[int], None] | None,
-) -> Tensor:
-    """The disparity [1, 1, h, w] of the reduced images, in their px; the last iteration is not told."""
+) -> StartingPoint:
+    """The disparity [1, 1, h, w] of the reduced images, in their px, and the cues [1, cues, h/4, w/4] of its own start.
+
+    The last iteration is not told.
+    """
     device = next(model.parameters()).device
     size = (strips.coarse_height, strips.coarse_width)
     evidence = model.prepare(*(_reduced(_to_network(image, device), size) for image in (left, right)), volume="stored")
@@ -96,20 +102,24 @@ def _coarse_pass(
         last = state
         if on_iteration is not None and t < iterations:
             on_iteration(t)
-    return model.upsample(last, evidence)
+    return StartingPoint(model.upsample(last, evidence), evidence.cues)
 
 
-def _start(coarse: Tensor, size: tuple[int, int]) -> Tensor:
-    """The disparity of the coarse pass at 1/4 of padded images of a size (height, width), in px of that map."""
+def _start(coarse: StartingPoint, size: tuple[int, int]) -> StartingPoint:
+    """The outcome of the coarse pass at 1/4 of padded images of a size (height, width), in px of that map."""
+    found = coarse.disparity
     cells = [padded(side) // FINEST for side in size]
     # Where the cells lie in the images, from -1 to 1.
     y, x = (
-        FINEST * (torch.arange(count, device=coarse.device, dtype=coarse.dtype) + 0.5) / side * 2 - 1
+        FINEST * (torch.arange(count, device=found.device, dtype=found.dtype) + 0.5) / side * 2 - 1
         for count, side in zip(cells, size, strict=True)
     )
     centres = torch.stack([x.expand(cells[0], -1), y[:, None].expand(-1, cells[1])], dim=-1).unsqueeze(0)
-    start = F.grid_sample(coarse, centres, mode="bilinear", padding_mode="border", align_corners=False)
-    return start * (size[1] / coarse.shape[-1] / FINEST)
+    start, cues = (
+        F.grid_sample(values.to(centres), centres, mode="bilinear", padding_mode="border", align_corners=False)
+        for values in (found, coarse.cues)
+    )
+    return StartingPoint(start * (size[1] / found.shape[-1] / FINEST), cues)
 
 
 class Part(NamedTuple):
@@ -160,10 +170,10 @@ class _LargePair:
             disparity[:, :, part.kept] = start[:, :, part.kept] + residual[:, :, part.inner]
         return Refined(disparity, hidden)
 
-    def outcome(self, start: Tensor, state: Refined) -> tuple[Tensor, Tensor | None]:
+    def outcome(self, start: StartingPoint, state: Refined) -> tuple[Tensor, Tensor | None]:
         """The disparity at full size, and how far it can be trusted; both [H, W], as from `predict_in_strips`."""
         height, width = self.image.shape[:2]
-        full = start.new_empty(height, width)
+        full = start.disparity.new_empty(height, width)
         for part in self._parts(_UPSAMPLING_REACH):
             guide = self.model.guide(_image_rows(self.image, part.seen, full.device))
             evidence = self._evidence(part.seen, start, volumes=[], guide=guide)
@@ -238,13 +248,16 @@ class _LargePair:
         left, right = (side[i][:, :, rows] for side in self.sides)
         return self.model.cost_volumes.volume(left, right, kind="on_the_fly")
 
-    def _evidence(self, rows: slice, start: Tensor, *, volumes: list[CostVolume], guide: Tensor | None) -> Evidence:
+    def _evidence(
+        self, rows: slice, start: StartingPoint, *, volumes: list[CostVolume], guide: Tensor | None
+    ) -> Evidence:
         """What upsampling and confidence look at, for rows of the 1/4 map."""
         return Evidence(
             volumes=volumes,
             tables=[],
             hidden=[],
-            disparity=start[:, :, rows],
+            disparity=start.disparity[:, :, rows],
+            cues=start.cues[:, :, rows],
             prior=[],
             guide=guide,
             size=(FINEST * (rows.stop - rows.start), self.image.shape[1]),

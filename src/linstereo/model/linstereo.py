@@ -38,6 +38,7 @@ class Evidence(NamedTuple):
     tables: list[Tensor]  # positions of every scale for RoPE
     hidden: list[Tensor]  # initial hidden states, [B, hidden, H/s, W/s]
     disparity: Tensor  # initial disparity, [B, 1, H/4, W/4], in px of the 1/4 map, float32 or better
+    cues: Tensor  # how far to trust it, [B, cues, H/4, W/4]
     prior: "list[DepthPriorReport]"  # what DPI did for each pair; empty without DPI
     guide: Tensor | None  # detail of the left image for the upsampling, [B, C, H/4, W/4]; None without it
     size: tuple[int, int]  # height and width of the images before padding
@@ -217,6 +218,7 @@ class LinStereo(nn.Module):
             tables=self.updater.positions(hidden),
             hidden=hidden,
             disparity=start.disparity.to(hidden[0].device, precise),
+            cues=start.cues.to(hidden[0].device),
             prior=list(start.reports),
             guide=self.guide(pair[:batch]),
             size=size,
@@ -310,6 +312,7 @@ class LinStereo(nn.Module):
             last_update=state.disparity - before,
             all_updates=state.disparity - evidence.disparity,
             full=F.pad(full, margin, mode="replicate") if any(margin) else full,
+            cues=evidence.cues,
         )
         logits: Tensor = self.confidence_head(outcome, tolerance)
         return logits[..., : evidence.size[0], : evidence.size[1]].float().sigmoid()

@@ -90,6 +90,7 @@ class LinStereoConfig:
             [0, 1]; 0 is the paper's rule, which only asks for 20 of them.
         confidence: channels of the head that tells how far a disparity can be trusted, trained by itself after all
             else (`linstereo confidence`); 0 for none.
+        confidence_cues: whether that head also sees how far the start could be trusted.
     """
 
     backbone: Literal["vitb", "vits", "compact"] = "vitb"
@@ -117,6 +118,7 @@ class LinStereoConfig:
     iterations: int = 8
     prior_inlier_share: float = 0.0
     confidence: int = 0
+    confidence_cues: bool = False
 
     def __post_init__(self) -> None:
         """Check types, ranges and what suits what; nothing is allocated, so a file's settings can be judged first."""
@@ -287,7 +289,8 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
 def build_confidence_head(config: LinStereoConfig) -> ConfidenceHead:
     """The head that `config.confidence` asks for, untrained; it is not trained with the rest, so it is frozen."""
     samples = config.levels * (2 * config.radius + 1)
-    head = ConfidenceHead(hidden=config.hidden, samples=samples, width=config.confidence)
+    cues = _build_start(config).cues if config.confidence_cues else 0
+    head = ConfidenceHead(hidden=config.hidden, samples=samples, cues=cues, width=config.confidence)
     return head.requires_grad_(False)
 
 

@@ -117,13 +117,13 @@ def train_confidence(
         run.settle(run_settings(recipe, file))
         check_backbone_weights(read_config(file)[0], backbone_weights)
         model = load_checkpoint(file, backbone_weights=backbone_weights)
-        model.config = dataclasses.replace(model.config, confidence=recipe.width)
+        model.config = dataclasses.replace(model.config, confidence=recipe.width, confidence_cues=True)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
             head = build_confidence_head(model.config).to(session.device)
         predictor = StereoPredictor(model, device=session.device)
         order = DrawOrder(sources, seed=recipe.seed)
-        states = []
+        pairs = []
         for number in range(recipe.pairs):
             stored = run.path / "states" / f"{number:06d}.safetensors"
             if not stored.is_file():
@@ -133,12 +133,14 @@ def train_confidence(
                     raise InputError(f"{sample.name} has no ground truth to learn the confidence from; give other data")
                 rng = np.random.default_rng((recipe.seed, number))
                 save_captured(capture(predictor, head, sample, rng=rng), stored)
-            states.append(load_captured(stored))
+            pairs.append(load_captured(stored))
             session.on_pair(number + 1)
             if session.stopping():
                 return None
-        known = [state for state in states if bool((state.truth > 0).any())]
-        measured, learned = known[::_HELD_OUT], [s for i, s in enumerate(known) if i % _HELD_OUT]
+        known = [[state for state in states if bool((state.truth > 0).any())] for states in pairs]
+        known = [states for states in known if states]
+        measured = [state for states in known[::_HELD_OUT] for state in states]
+        learned = [state for i, states in enumerate(known) if i % _HELD_OUT for state in states]
         if not learned:
             raise InputError("too few of the pairs have ground truth to learn the confidence from; give more pairs")
         if not _fit(head, learned, recipe, session, state_file=run.path / STATE_FILE):

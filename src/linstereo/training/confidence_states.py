@@ -1,7 +1,7 @@
 """What the confidence head learns from: how refinement ended on pairs with ground truth, kept on disk.
 
-The rest of the network is frozen, so each pair is predicted once. A crop of what the head sees is stored with the
-error of the disparity, both at the size at which the network ran.
+The rest of the network is frozen, so each pair is predicted once. A few crops of what the head sees are stored with the
+true disparity, all at the size at which the network ran.
 """
 
 import dataclasses
@@ -24,7 +24,9 @@ from linstereo.model.strides import FINEST
 from linstereo.predictor import StereoPredictor
 
 CROP = (64, 96)
-"""Cells of the 1/4 map, rows and columns, that are kept of each pair."""
+"""Cells of the 1/4 map, rows and columns, of each crop."""
+CROPS = 3
+"""Crops that are kept of each pair."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +81,8 @@ def recording(predictor: StereoPredictor, head: ConfidenceHead) -> Iterator[_Rec
 
 def capture(
     predictor: StereoPredictor, head: ConfidenceHead, sample: StereoSample, *, rng: np.random.Generator
-) -> CapturedState:
-    """Predict a pair as a user would, half of the time at another scale, and keep a random crop of how it ended."""
+) -> list[CapturedState]:
+    """Predict a pair as a user would, half of the time at another scale, and keep random crops of how it ended."""
     assert sample.disparity is not None
     assert sample.valid is not None
     width = sample.left.shape[1]
@@ -94,29 +96,38 @@ def capture(
     size = (plan.width, plan.height)
     truth = np.where(sample.valid, sample.disparity, 0).astype(np.float32)
     enlarged = factor * cv2.resize(truth, size, interpolation=cv2.INTER_NEAREST)  # [H, W] as run
-    rows, columns = (min(most, side // FINEST) for most, side in zip(CROP, enlarged.shape, strict=True))
-    row, column = (
-        int(rng.integers(side // FINEST - kept + 1)) for side, kept in zip(enlarged.shape, (rows, columns), strict=True)
-    )
-    cells = (slice(row, row + rows), slice(column, column + columns))
-    pixels = tuple(slice(FINEST * part.start, FINEST * part.stop) for part in cells)
-    return CapturedState(
-        features=recorder.features[0][:, *cells].to("cpu", torch.float16).contiguous(),
-        disparity=recorder.full[0, 0][pixels].clamp(min=0).to("cpu", torch.float32).contiguous(),
-        truth=torch.from_numpy(np.ascontiguousarray(enlarged[pixels])),
-        scale=torch.tensor(factor, dtype=torch.float32),
-    )
+    states = []
+    for _ in range(CROPS):
+        cells = [_random_part(side // FINEST, most, rng) for most, side in zip(CROP, enlarged.shape, strict=True)]
+        pixels = tuple(slice(FINEST * part.start, FINEST * part.stop) for part in cells)
+        state = CapturedState(
+            features=recorder.features[0][:, *cells].to("cpu", torch.float16).contiguous(),
+            disparity=recorder.full[0, 0][pixels].clamp(min=0).to("cpu", torch.float32).contiguous(),
+            truth=torch.from_numpy(np.ascontiguousarray(enlarged[pixels])),
+            scale=torch.tensor(factor, dtype=torch.float32),
+        )
+        states.append(state)
+    return states
 
 
-def save_captured(state: CapturedState, path: Path) -> None:
-    """Write a state; the file appears whole or not at all."""
+def _random_part(length: int, most: int, rng: np.random.Generator) -> slice:
+    """`most` places in a row out of `length`, or all if they are fewer."""
+    kept = min(most, length)
+    first = int(rng.integers(length - kept + 1))
+    return slice(first, first + kept)
+
+
+def save_captured(states: Sequence[CapturedState], path: Path) -> None:
+    """Write the states of a pair, all of one size; the file appears whole or not at all."""
+    names = [field.name for field in dataclasses.fields(CapturedState)]
     with atomic_path(make_parent(path)) as temporary:
-        save_file({field.name: getattr(state, field.name) for field in dataclasses.fields(state)}, temporary)
+        save_file({name: torch.stack([getattr(state, name) for state in states]) for name in names}, temporary)
 
 
-def load_captured(path: Path) -> CapturedState:
-    """Read a state back."""
-    return CapturedState(**read_safetensors(path))
+def load_captured(path: Path) -> list[CapturedState]:
+    """Read the states of a pair back."""
+    fields = {name: tensor.unbind() for name, tensor in read_safetensors(path).items()}
+    return [CapturedState(**dict(zip(fields, values, strict=True))) for values in zip(*fields.values(), strict=True)]
 
 
 def stack(states: Sequence[CapturedState]) -> Batch:

@@ -92,7 +92,7 @@ def train(
 def drop_confidence(model: LinStereo) -> None:
     """Take the confidence head from a network whose other weights are about to change."""
     model.confidence_head = None
-    model.config = dataclasses.replace(model.config, confidence=0)
+    model.config = dataclasses.replace(model.config, confidence=0, confidence_cues=False)
 
 
 def check_backbone_weights(config: LinStereoConfig, weights: str | os.PathLike[str] | None) -> None:
