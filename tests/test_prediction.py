@@ -65,7 +65,7 @@ def test_points_leave_out_edges_and_what_is_not_confident(result):
     np.testing.assert_array_equal(whole.colours, result.left.reshape(-1, 3))
     np.testing.assert_array_equal(whole.confidence, result.confidence.ravel())
     assert whole.normals is None
-    kept = ~result.edges & (result.confidence >= 0.93)
+    kept = ~result.edges & (result.confidence >= 0.96)
     assert result.edges[:, STEP - 1 : STEP + 1].all()
     assert not result.edges[:, : STEP - 4].any()
     assert len(result.points()) == kept.sum() < len(whole)

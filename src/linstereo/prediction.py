@@ -26,10 +26,10 @@ from linstereo.visualize import overview_picture, png_bytes
 if TYPE_CHECKING:
     from linstereo.model.depth_prior import DepthPriorReport
 
-MIN_CONFIDENCE = 0.93
+MIN_CONFIDENCE = 0.96
 """Points of a lower confidence are left out of clouds by default.
 
-With it, flying points are six times rarer than without a filter on 24 rendered pairs, see `docs/model_card.md`.
+With it, flying points in the package's rendered pairs are 4.5 times rarer than without a filter, see `docs/model_card.md`.
 """
 
 
@@ -90,7 +90,7 @@ class Prediction:
         """Pixels, bool [H, W], that are confident, not occluded and not at an edge, as far as that is known.
 
         Args:
-            min_confidence: in [0, 1], by default 0.93; an `InputError` if it is given and there is no confidence.
+            min_confidence: in [0, 1], by default 0.96; an `InputError` if it is given and there is no confidence.
         """
         if min_confidence is not None and not 0 <= min_confidence <= 1:
             raise InputError(f"the lowest confidence is {min_confidence}; it must be from 0 to 1")

@@ -85,7 +85,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--min-confidence",
         type=share,
         metavar="P",
-        help="lowest confidence of a point, from 0 to 1 (default: 0.93)",
+        help="lowest confidence of a point, from 0 to 1 (default: 0.96)",
     )
     group.add_argument("--normals", action="store_true", help="write the surface normals too")
     add_depth_limit(group)
