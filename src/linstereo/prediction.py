@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 MIN_CONFIDENCE = 0.96
 """Points of a lower confidence are left out of clouds by default.
 
-With it, flying points in the package's rendered pairs are 4.5 times rarer than without a filter, see `docs/model_card.md`.
+With it, flying points are 4.5 times rarer than without a filter in the package's rendered pairs, see
+`docs/model_card.md`.
 """
 
 
