@@ -59,7 +59,9 @@ def test_a_checkpoint_is_described_by_its_header(tmp_path, capsys):
     report = json.loads(capsys.readouterr().out)
     assert report["checkpoint"] == str(bundled)
     assert report["bytes"] == bundled.stat().st_size
-    assert report["config"] == dataclasses.asdict(dataclasses.replace(PRESETS["compact"], confidence=32))
+    assert report["config"] == dataclasses.asdict(
+        dataclasses.replace(PRESETS["compact"], confidence=32, confidence_cues=True)
+    )
     other = dataclasses.replace(PRESETS["compact"], hidden=32, iterations=7)
     save_checkpoint(build(other), tmp_path / "linstereo.safetensors")
     for path in (tmp_path, tmp_path / "linstereo.safetensors"):
