@@ -8,17 +8,21 @@ RADIUS = 6
 """px; how far from a step a pixel is near it."""
 STEP = 2.0
 """px; the least difference of disparities that is a step."""
+OUTSIDE = 1 / 3
+"""How much more pixels count whose match lies outside of the right image, relative to the other hard ones."""
 
 
 def step_weights(disparity: Tensor, valid: Tensor, *, edge_weight: float, occluded: Tensor | None = None) -> Tensor:
     """What each pixel counts: 1, or 1 + `edge_weight` near a step or if hidden; 0 where the disparity is not known.
 
+    Pixels whose match lies outside of the right image count 1 + `edge_weight` / 3: there are many of them in a crop with
+    large disparities, and less about them can be known.
+
     Args:
         disparity: [B, 1, H, W] in px.
         valid: bool [B, 1, H, W].
         edge_weight: >= 0.
-        occluded: bool [B, 1, H, W], what the right camera does not see. Only what something else hides counts more, not
-            what lies outside of the right image. None if all pixels are seen.
+        occluded: bool [B, 1, H, W], what the right camera does not see. None if all pixels are seen.
 
     Returns:
         [B, 1, H, W].
@@ -26,10 +30,11 @@ def step_weights(disparity: Tensor, valid: Tensor, *, edge_weight: float, occlud
     known = valid.to(disparity.dtype)
     if not edge_weight:
         return known
-    hard = near_steps(disparity, valid)
+    hard = near_steps(disparity, valid).to(disparity.dtype)
     if occluded is not None:
         column = torch.arange(disparity.shape[-1], device=disparity.device)
-        hard = hard | (occluded & (column - disparity >= 0))
+        share = torch.where(column - disparity >= 0, 1.0, OUTSIDE)
+        hard = torch.maximum(hard, occluded * share)
     return known * (1 + edge_weight * hard)
 
 

@@ -68,7 +68,7 @@ class Stage:
         gradient_weight: lambda_g of Eq. 9.
         robust: error in px from which larger ones count ever less, see `linstereo.training.loss`; 0 for never.
         edge_weight: how much more pixels near a step of the disparity, or hidden from the right camera by something
-            else, count; see `linstereo.training.edges`.
+            else, count, and by a third of it those whose match lies outside; see `linstereo.training.edges`.
         upsample_all: every iteration is brought to full size by the network itself, as in the paper; if false only the
             last one is and the others are interpolated, which saves time.
         matching_weight: weight of the matching objective beside the sequence one, so that features keep matching while
