@@ -43,6 +43,8 @@ from linstereo.tracking import TrackedFrame, Tracker
 
 Dtype = TypeVar("Dtype", bound=np.generic)
 CalibrationLike = StereoCalibration | StereoRig | str | os.PathLike[str]
+MIXED = 0.5
+"""px by which a disparity between pixels may differ from the nearest one; beyond, it would mix two surfaces."""
 
 
 class StereoPredictor:
@@ -462,8 +464,16 @@ def _resized(image: Image, height: int, width: int) -> Image:
 
 
 def _disparity_at_size(disparity: npt.NDArray[np.float32], height: int, width: int) -> npt.NDArray[np.float32]:
-    """A disparity [h, w] in px of an image of that size as one of another size, float32 [H, W], px."""
+    """A disparity [h, w] in px of an image of that size as one of another size, float32 [H, W], px.
+
+    Values between pixels are interpolated. In a smaller map those at a step are the nearest pixel's instead: between two
+    surfaces there is nothing.
+    """
     if disparity.shape != (height, width):
         factor = width / disparity.shape[1]
-        disparity = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * factor
+        between = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * factor
+        if factor < 1:
+            nearest = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_NEAREST_EXACT) * factor
+            np.copyto(between, nearest, where=np.abs(between - nearest) > MIXED)
+        disparity = between
     return np.ascontiguousarray(disparity, dtype=np.float32)
