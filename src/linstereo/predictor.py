@@ -466,8 +466,8 @@ def _resized(image: Image, height: int, width: int) -> Image:
 def _disparity_at_size(disparity: npt.NDArray[np.float32], height: int, width: int) -> npt.NDArray[np.float32]:
     """A disparity [h, w] in px of an image of that size as one of another size, float32 [H, W], px.
 
-    Values between pixels are interpolated. In a smaller map those at a step are the nearest pixel's instead: between two
-    surfaces there is nothing.
+    Values between pixels are interpolated. In a smaller map those at a step are the nearest pixel's instead: between
+    two surfaces there is nothing.
     """
     if disparity.shape != (height, width):
         factor = width / disparity.shape[1]

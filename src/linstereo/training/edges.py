@@ -15,8 +15,8 @@ OUTSIDE = 1 / 3
 def step_weights(disparity: Tensor, valid: Tensor, *, edge_weight: float, occluded: Tensor | None = None) -> Tensor:
     """What each pixel counts: 1, or 1 + `edge_weight` near a step or if hidden; 0 where the disparity is not known.
 
-    Pixels whose match lies outside of the right image count 1 + `edge_weight` / 3: there are many of them in a crop with
-    large disparities, and less about them can be known.
+    Pixels whose match lies outside of the right image count 1 + `edge_weight` / 3: there are many of them in a crop
+    with large disparities, and less about them can be known.
 
     Args:
         disparity: [B, 1, H, W] in px.
