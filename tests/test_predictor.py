@@ -13,6 +13,7 @@ from linstereo import InputError, StereoPredictor
 from linstereo.backends.engine import EngineResult
 from linstereo.checkpoints.checkpoint import bundled_weights, save_checkpoint
 from linstereo.evaluation.methods import ModelMethod
+from linstereo.geometry.depth_edges import sharpened
 from linstereo.image_pairs import read_pair
 from linstereo.model.presets import LinStereoConfig, build, preset
 from linstereo.run_plan import working_size
@@ -170,6 +171,24 @@ def test_scaling_keeps_size_and_unit(pair):
     disparity = StereoPredictor(Constant(), device="cpu").predict(*pair, scale=0.5).disparity
     assert disparity.shape == (64, 96)
     np.testing.assert_allclose(disparity, 10.0)
+
+
+def test_a_model_may_ask_for_sharp_steps(pair):
+    rough = np.random.default_rng(0).uniform(0, 40, (64, 96)).astype(np.float32)
+
+    class Rough(Steps):
+        def run(self, request):
+            request.on_disparity(8, rough)
+            return EngineResult(rough, prior=None)
+
+    for sharp, expected in ((False, rough), (True, sharpened(rough))):
+        engine = Rough(stops_early=False)
+        engine.config = dataclasses.replace(TINY, sharp_steps=sharp)
+        seen = {}
+        result = StereoPredictor(engine, device="cpu").predict(*pair, on_disparity=seen.__setitem__)
+        np.testing.assert_array_equal(result.disparity, expected)
+        np.testing.assert_array_equal(seen[8], expected)
+    assert (sharpened(rough) != rough).any()
 
 
 @pytest.mark.parametrize("share", [0.33, 0.43, 0.44, 0.55])

@@ -24,6 +24,7 @@ from linstereo.data.formats.images import to_rgb8, used_bits
 from linstereo.data.sequences.frames import StereoFrame
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
+from linstereo.geometry.depth_edges import sharpened
 from linstereo.geometry.known_disparity import KnownDisparity
 from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.rectification import Rectification
@@ -341,9 +342,10 @@ class StereoPredictor:
             large = self.torch_engine.run_large(
                 left, right, plan.strips, iterations=iterations, on_iteration=on_iteration
             )
+            disparity = self._finished(large.disparity, *left.shape[:2])
             if on_disparity is not None:
-                on_disparity(iterations, large.disparity)
-            return Prediction(disparity=large.disparity, left=left, iterations=iterations, confidence=large.confidence)
+                on_disparity(iterations, disparity)
+            return Prediction(disparity=disparity, left=left, iterations=iterations, confidence=large.confidence)
         height, width = left.shape[:2]
         run_height, run_width = plan.height, plan.width
         small = [_resized(image, run_height, run_width) for image in (left, right)]
@@ -352,7 +354,7 @@ class StereoPredictor:
         if on_disparity is not None:
 
             def shown(t: int, disparity: npt.NDArray[np.float32]) -> None:
-                on_disparity(t, _disparity_at_size(disparity, height, width))
+                on_disparity(t, self._finished(disparity, height, width))
 
         matches = None
         if self.engine.needs_matches:
@@ -376,12 +378,16 @@ class StereoPredictor:
         if confidence is not None and confidence.shape != (height, width):
             confidence = np.asarray(cv2.resize(confidence, (width, height)), np.float32)
         return Prediction(
-            disparity=_disparity_at_size(result.disparity, height, width),
+            disparity=self._finished(result.disparity, height, width),
             left=left,
             iterations=iterations if result.iterations is None else result.iterations,
             prior=result.prior,
             confidence=confidence,
         )
+
+    def _finished(self, disparity: npt.NDArray[np.float32], height: int, width: int) -> npt.NDArray[np.float32]:
+        """What a network says of a pair as run, [h, w] px, as it is told of the pair itself, [H, W] px."""
+        return _disparity_at_size(sharpened(disparity) if self.config.sharp_steps else disparity, height, width)
 
 
 def load(

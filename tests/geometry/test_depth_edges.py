@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from linstereo.geometry.depth_edges import flying_edges
+from linstereo.geometry.depth_edges import flying_edges, sharpened
 
 
 def test_what_is_blended_between_two_surfaces_is_an_edge():
@@ -52,3 +52,33 @@ def test_a_value_that_is_not_finite_is_an_edge():
     disparity = np.full((9, 9), 5.0, np.float32)
     disparity[4, 4] = np.nan
     assert flying_edges(disparity)[3:6, 3:6].all()
+
+
+def test_what_is_blended_goes_to_the_nearer_surface():
+    disparity = np.full((20, 40), 4.0, np.float32)
+    disparity[:, 22:] = 16.0
+    disparity[:, 20], disparity[:, 21] = 8.0, 13.0
+    expected = np.where(np.arange(40) < 21, 4.0, 16.0) * np.ones((20, 1))
+    expected[:, 20], expected[:, 21] = 4.0, 16.0  # 8 px lies between 4 and 13, 13 px between 8 and 16
+    np.testing.assert_array_equal(sharpened(disparity), expected)
+    np.testing.assert_array_equal(sharpened(disparity.T), expected.T)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.5, 1.9, -1.9])
+def test_slopes_and_small_steps_stay_as_they_are(slope):
+    disparity = np.tile(100 + slope * np.arange(40, dtype=np.float32), (10, 1)).astype(np.float32)
+    disparity[:, 20:] += 3.0
+    np.testing.assert_array_equal(sharpened(disparity), disparity)
+
+
+def test_sharpening_agrees_with_a_loop_over_pixels():
+    disparity = np.random.default_rng(4).uniform(0, 60, (9, 12)).astype(np.float32)
+    disparity[5:] = disparity[5:] / 20 + 40  # mostly small steps
+    expected = disparity.copy()
+    for y, x in np.ndindex(disparity.shape):
+        around = disparity[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2]
+        own, low, high = disparity[y, x], around.min(), around.max()
+        if high - low > max(4, 0.1 * own) and own - low > 1 and high - own > 1:
+            expected[y, x] = high if high - own < own - low else low
+    assert 20 < (expected != disparity).sum() < 80
+    np.testing.assert_allclose(sharpened(disparity), expected, rtol=1e-6)

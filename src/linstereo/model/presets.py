@@ -85,6 +85,8 @@ class LinStereoConfig:
             cells are 4 px wide; 0 for never.
         plain_pixels: the same for images that are plain nearly everywhere, which have no detail to gain and larger
             surfaces to lose their way on; 0 for `working_pixels`.
+        sharp_steps: whether a prediction is rid of what is blended between two surfaces, see
+            `linstereo.geometry.depth_edges.sharpened`; the network itself is the same.
         iterations: T used for training and by default for inference.
         prior_inlier_share: DPI also starts from zero if a smaller share of the sparse matches agrees with its fit, in
             [0, 1]; 0 is the paper's rule, which only asks for 20 of them.
@@ -115,6 +117,7 @@ class LinStereoConfig:
     coarse_passes: int = 1
     working_pixels: int = 0
     plain_pixels: int = 0
+    sharp_steps: bool = False
     iterations: int = 8
     prior_inlier_share: float = 0.0
     confidence: int = 0
@@ -220,6 +223,7 @@ PRESETS: dict[str, LinStereoConfig] = {
         coarse_passes=2,
         working_pixels=540 * 960,
         plain_pixels=400 * 640,
+        sharp_steps=True,
         iterations=4,
     ),
     **{name: dataclasses.replace(PAPER, **changes) for name, changes in ablations(PAPER).items()},
