@@ -134,7 +134,9 @@ def test_a_head_is_replaced_by_a_new_one(world, tmp_path):
 
 def test_what_is_stored_is_what_the_head_will_see(world, tmp_path):
     train_confidence(world / "plain.safetensors", recipe(world), session(tmp_path))
-    predictor = StereoPredictor(load_checkpoint(tmp_path / "linstereo.safetensors"), device="cpu")
+    model = load_checkpoint(tmp_path / "linstereo.safetensors")
+    model.config = dataclasses.replace(model.config, sharp_steps=True)
+    predictor = StereoPredictor(model, device="cpu")
     head = predictor.model.confidence_head
     sample = open_dataset("folder", world / "pairs", None)[2]
     state, *others = capture(predictor, head, sample, rng=np.random.default_rng(1))

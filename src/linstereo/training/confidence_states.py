@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from linstereo.checkpoints.checkpoint_file import read_safetensors
 from linstereo.data.sample import StereoSample
 from linstereo.files import atomic_path, make_parent
+from linstereo.geometry.depth_edges import sharpened
 from linstereo.model.confidence import ConfidenceHead, Outcome
 from linstereo.model.strides import FINEST
 from linstereo.predictor import StereoPredictor
@@ -96,13 +97,16 @@ def capture(
     size = (plan.width, plan.height)
     truth = np.where(sample.valid, sample.disparity, 0).astype(np.float32)
     enlarged = factor * cv2.resize(truth, size, interpolation=cv2.INTER_NEAREST)  # [H, W] as run
+    found = recorder.full[0, 0].clamp(min=0).to("cpu", torch.float32).numpy()
+    if predictor.config.sharp_steps:
+        found = sharpened(found)
     states = []
     for _ in range(CROPS):
         cells = [_random_part(side // FINEST, most, rng) for most, side in zip(CROP, enlarged.shape, strict=True)]
         pixels = tuple(slice(FINEST * part.start, FINEST * part.stop) for part in cells)
         state = CapturedState(
             features=recorder.features[0][:, *cells].to("cpu", torch.float16).contiguous(),
-            disparity=recorder.full[0, 0][pixels].clamp(min=0).to("cpu", torch.float32).contiguous(),
+            disparity=torch.from_numpy(np.ascontiguousarray(found[pixels])),
             truth=torch.from_numpy(np.ascontiguousarray(enlarged[pixels])),
             scale=torch.tensor(factor, dtype=torch.float32),
         )
