@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MIN_CONFIDENCE = 0.96
 """Points of a lower confidence are left out of clouds by default.
 
-With it, flying points are 4.5 times rarer than without a filter in the package's rendered pairs, see
+With it, flying points are 4.8 times rarer than without a filter in the package's rendered pairs, see
 `docs/model_card.md`.
 """
 
