@@ -19,6 +19,7 @@ def main(model: str, left_name: str, right_name: str, out: str) -> None:
     """Predict one pair."""
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     facts = session.get_modelmeta().custom_metadata_map
+    config = json.loads(facts["config"])
     left, right = (cv2.cvtColor(cv2.imread(name), cv2.COLOR_BGR2RGB) for name in (left_name, right_name))
     height, width = left.shape[:2]
 
@@ -29,14 +30,22 @@ def main(model: str, left_name: str, right_name: str, out: str) -> None:
         size = [max(round(scale * side / step), -(-side // step)) * step for side in (width, height)]
         left, right = (cv2.resize(image, size, interpolation=cv2.INTER_CUBIC) for image in (left, right))
     inputs = {"left": left, "right": right}
-    if json.loads(facts["config"])["start"] == "depth_prior":
+    if config["start"] == "depth_prior":
         # x, y and disparity of sparse matches, [K, 3]; linstereo.geometry.sparse_matches finds some, without PyTorch.
         # Without any, refinement starts from zero disparity.
         inputs["matches"] = np.zeros((0, 3), np.float32)
 
     disparity = session.run(["disparity"], inputs)[0]
-    if scale > 1:
-        disparity = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * (width / left.shape[1])
+    if config["sharp_steps"]:  # what is blended between two surfaces goes to the nearer one
+        nearer, farther = (method(disparity, np.ones((3, 3), np.uint8)) for method in (cv2.dilate, cv2.erode))
+        above, below = nearer - disparity, disparity - farther
+        blended = (above + below > np.maximum(4, 0.1 * disparity)) & (np.minimum(above, below) > 1)
+        disparity = np.where(blended, np.where(above < below, nearer, farther), disparity)
+    if scale > 1:  # back to the size of the images, without mixing surfaces at steps
+        methods = (cv2.INTER_LINEAR, cv2.INTER_NEAREST_EXACT)
+        factor = width / left.shape[1]
+        between, nearest = (cv2.resize(disparity, (width, height), interpolation=m) * factor for m in methods)
+        disparity = np.where(np.abs(between - nearest) > 0.5, nearest, between)
     cv2.imwrite(out, np.clip(np.round(disparity * 256), 0, 65535).astype(np.uint16))
     print(f"{out}: {disparity.min():.2f} to {disparity.max():.2f} px, T = {facts['iterations']}")
 

@@ -23,6 +23,7 @@ def tiny_checkpoint(tmp_path_factory):
         scales=1,
         iterations=2,
         working_pixels=96 * 128,
+        sharp_steps=True,
     )
     return save_checkpoint(build(config), tmp_path_factory.mktemp("tiny") / "tiny.safetensors")
 
