@@ -36,7 +36,7 @@ def main(model: str, left_name: str, right_name: str, out: str) -> None:
         inputs["matches"] = np.zeros((0, 3), np.float32)
 
     disparity = session.run(["disparity"], inputs)[0]
-    if config["sharp_steps"]:  # what is blended between two surfaces goes to the nearer one
+    if config["sharp_steps"]:  # what is blended between two surfaces goes to the one it differs from less
         nearer, farther = (method(disparity, np.ones((3, 3), np.uint8)) for method in (cv2.dilate, cv2.erode))
         above, below = nearer - disparity, disparity - farther
         blended = (above + below > np.maximum(4, 0.1 * disparity)) & (np.minimum(above, below) > 1)

@@ -32,7 +32,7 @@ def sharpened(disparity: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
     Networks blend a near and a far surface in the pixels along the border between them, and are wrong by half of the
     step whichever of the two is there. Where the 3 x 3 pixels around differ by more than 4 px and 10 %, a pixel more
-    than 1 px from both the smallest and the largest of them takes the nearer one.
+    than 1 px from both the smallest and the largest of them takes whichever of the two it differs from less.
 
     Args:
         disparity: [H, W] px, >= 0.
