@@ -24,7 +24,7 @@ from linstereo.data.formats.images import to_rgb8, used_bits
 from linstereo.data.sequences.frames import StereoFrame
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
-from linstereo.geometry.depth_edges import sharpened
+from linstereo.geometry.depth_edges import at_size, sharpened
 from linstereo.geometry.known_disparity import KnownDisparity
 from linstereo.geometry.pair_checks import doubts_about_pair
 from linstereo.geometry.rectification import Rectification
@@ -44,8 +44,6 @@ from linstereo.tracking import TrackedFrame, Tracker
 
 Dtype = TypeVar("Dtype", bound=np.generic)
 CalibrationLike = StereoCalibration | StereoRig | str | os.PathLike[str]
-MIXED = 0.5
-"""px by which a disparity between pixels may differ from the nearest one; beyond, it would mix two surfaces."""
 
 
 class StereoPredictor:
@@ -387,7 +385,7 @@ class StereoPredictor:
 
     def _finished(self, disparity: npt.NDArray[np.float32], height: int, width: int) -> npt.NDArray[np.float32]:
         """What a network says of a pair as run, [h, w] px, as it is told of the pair itself, [H, W] px."""
-        return _disparity_at_size(sharpened(disparity) if self.config.sharp_steps else disparity, height, width)
+        return at_size(sharpened(disparity) if self.config.sharp_steps else disparity, height, width)
 
 
 def load(
@@ -467,19 +465,3 @@ def _resized(image: Image, height: int, width: int) -> Image:
         return image
     method = cv2.INTER_AREA if height < image.shape[0] else cv2.INTER_CUBIC
     return np.asarray(cv2.resize(image, (width, height), interpolation=method), np.uint8)
-
-
-def _disparity_at_size(disparity: npt.NDArray[np.float32], height: int, width: int) -> npt.NDArray[np.float32]:
-    """A disparity [h, w] in px of an image of that size as one of another size, float32 [H, W], px.
-
-    Values between pixels are interpolated. In a smaller map those at a step are the nearest pixel's instead: between
-    two surfaces there is nothing.
-    """
-    if disparity.shape != (height, width):
-        factor = width / disparity.shape[1]
-        between = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * factor
-        if factor < 1:
-            nearest = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_NEAREST_EXACT) * factor
-            np.copyto(between, nearest, where=np.abs(between - nearest) > MIXED)
-        disparity = between
-    return np.ascontiguousarray(disparity, dtype=np.float32)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 MAX_STEP, MAX_RELATIVE_STEP = 1.0, 0.05  # px, and share of the disparity, that neighbours two pixels apart may differ
 _SHARP_STEP, _RELATIVE_SHARP_STEP = 4.0, 0.1  # px, and share of the disparity, from which a step parts two surfaces
 _BETWEEN = 1.0  # px from either of them, from which a value belongs to neither
+_MIXED = 0.5  # px by which a value between pixels may differ from the nearest one; beyond, it would mix two surfaces
 _SQUARE = np.ones((3, 3), np.uint8)
 
 
@@ -42,3 +43,19 @@ def sharpened(disparity: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     step = above + below > np.maximum(_SHARP_STEP, _RELATIVE_SHARP_STEP * disparity)
     blended = step & (above > _BETWEEN) & (below > _BETWEEN)
     return np.where(blended, np.where(above < below, near, far), disparity)
+
+
+def at_size(disparity: npt.NDArray[np.float32], height: int, width: int) -> npt.NDArray[np.float32]:
+    """A disparity [h, w] in px of an image of that size as one of another size, float32 [H, W], px.
+
+    Values between pixels are interpolated. In a smaller map those at a step are the nearest pixel's instead: between
+    two surfaces there is nothing.
+    """
+    if disparity.shape != (height, width):
+        factor = width / disparity.shape[1]
+        between = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_LINEAR) * factor
+        if factor < 1:
+            nearest = cv2.resize(disparity, (width, height), interpolation=cv2.INTER_NEAREST_EXACT) * factor
+            np.copyto(between, nearest, where=np.abs(between - nearest) > _MIXED)
+        disparity = between
+    return np.ascontiguousarray(disparity, dtype=np.float32)
