@@ -6,7 +6,8 @@ predicts both views of all pairs and prints, over all pixels with ground truth t
 (ECE), the area between the sparsification curve and the perfect one (AUSE) of the confidence and of left-right
 consistency (the less the two views differ, the better), and the error of the more confident half relative to all. With
 --flying, also the share of points farther than 2 % of their depth from any surface, before and after the default
-filter, and how many of the others are kept; for rendered pairs, whose ground truth is dense.
+filter, how many of the others are kept, and the ECE of the points' confidence; for rendered pairs, whose ground truth
+is dense.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from linstereo.evaluation.confidence_metrics import (
 )
 from linstereo.evaluation.flying_points import flying_points
 from linstereo.evaluation.runner import open_benchmark
+from linstereo.geometry.depth import DEPTH_TOLERANCE
 from linstereo.geometry.occlusion import left_right_difference
 
 
@@ -48,6 +50,7 @@ def main() -> None:
     datasets = [open_benchmark(name.name, name.root, split=name.split).dataset for name in named]
     places = [(data, i) for data in datasets for i in range(len(data))[: options.limit]]
     errors, confidences, consistencies, rights = [], [], [], []
+    of_depths, right_depths = [], []
     flying, good, kept_flying, kept_good = 0, 0, 0, 0
     for dataset, index in tqdm(places, unit="pair", disable=None):
         sample = dataset[index]
@@ -55,6 +58,7 @@ def main() -> None:
         assert sample.valid is not None
         result = predictor.predict(sample.left, sample.right, calibration=sample.calibration, occlusion=True)
         assert result.confidence is not None
+        assert result.depth_confidence is not None
         assert result.right_disparity is not None
         known = sample.valid
         truth, found = sample.disparity[known], result.disparity[known]
@@ -67,6 +71,9 @@ def main() -> None:
             true = np.where(known, sample.disparity, 0)
             flies = flying_points(result.disparity, true, sample.calibration, counted=counted)
             kept = counted & dataclasses.replace(result, right_disparity=None).reliable()  # as without --occlusion
+            of_depths.append(result.depth_confidence[counted])
+            allowed = DEPTH_TOLERANCE * (true + sample.calibration.doffs)
+            right_depths.append((np.abs(result.disparity - true) < allowed)[counted])
             flying += int((flies & counted).sum())
             good += int((~flies & counted).sum())
             kept_flying += int((flies & kept).sum())
@@ -81,6 +88,8 @@ def main() -> None:
     if flying:
         before, after = flying / (flying + good), kept_flying / max(kept_flying + kept_good, 1)
         others = 100 * kept_good / good
+        ece = expected_calibration_error(reliability(np.concatenate(of_depths), np.concatenate(right_depths)))
+        print(f"confidence of depths: ECE {ece:.4f}")
         print(f"flying points: {100 * before:.2f} -> {100 * after:.2f} %; {others:.1f} % of the others kept")
 
 

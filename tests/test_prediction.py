@@ -39,7 +39,7 @@ def result(pair):
     """Two flat surfaces with a jump between columns 19 and 20; confident but for the first row."""
     disparity = np.full((40, 48), FLAT, np.float32)
     disparity[:, STEP:] = 8.0
-    confidence = np.full((40, 48), 0.97, np.float32)
+    confidence = np.full((40, 48), 0.988, np.float32)
     confidence[0] = 0.3
     return Prediction(disparity=disparity, left=pair[0], iterations=3, calibration=CAMERA, confidence=confidence)
 
@@ -63,14 +63,15 @@ def test_points_leave_out_edges_and_what_is_not_confident(result):
     assert len(whole) == 40 * 48
     np.testing.assert_array_equal(whole.points[:, 2], result.depth.ravel())
     np.testing.assert_array_equal(whole.colours, result.left.reshape(-1, 3))
-    np.testing.assert_array_equal(whole.confidence, result.confidence.ravel())
+    np.testing.assert_array_equal(whole.confidence, result.depth_confidence.ravel())
     assert whole.normals is None
-    kept = ~result.edges & (result.confidence >= 0.96)
+    kept = ~result.edges & (result.depth_confidence >= 0.91)
+    assert kept.any(axis=0).tolist() == [False] * (STEP + 1) + [True] * (48 - STEP - 1)  # the near surface only
     assert result.edges[:, STEP - 1 : STEP + 1].all()
     assert not result.edges[:, : STEP - 4].any()
     assert len(result.points()) == kept.sum() < len(whole)
     np.testing.assert_array_equal(result.points().points, whole.points[kept.ravel()])
-    assert len(result.points(min_confidence=0.2)) == (~result.edges).sum()
+    assert len(result.points(min_confidence=0.01)) == (~result.edges).sum()
     assert len(result.points(min_confidence=0.99)) == 0
     near = result.points(keep_all=True, max_depth=2.0)
     assert len(near) == (result.depth <= 2).sum()
@@ -80,7 +81,7 @@ def test_occluded_points_are_left_out_once_the_right_view_is_known(result):
     assert result.occluded is None
     checked = dataclasses.replace(result, right_disparity=np.full((40, 48), 8.0, np.float32))
     assert checked.occluded[:, : STEP - 1].all()
-    assert len(checked.points()) < len(result.points())
+    assert len(checked.points(min_confidence=0.5)) < len(result.points(min_confidence=0.5))
     assert len(checked.points(keep_all=True)) == len(result.points(keep_all=True))
 
 

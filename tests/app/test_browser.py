@@ -19,6 +19,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
+from linstereo.geometry.depth import depth_confidence
 from tests.app.conftest import png, running
 from tests.documents import ROOT
 from tests.waiting import wait_until
@@ -273,7 +274,7 @@ def test_the_confidence_slider_filters_the_cloud_and_the_file(shown):
     vertices = trimesh.load(file).vertices
     assert len(vertices) == left
     confidence, depth = shown.array("confidence.npy"), shown.array("depth.npy")
-    kept = (confidence >= np.float32(0.6)) & ~shown.array("occlusion.npy").astype(bool)
+    kept = (depth_confidence(confidence, 420 * 0.12 / depth) >= 0.6) & ~shown.array("occlusion.npy").astype(bool)
     kept &= ~shown.array("edges.npy").astype(bool) & (depth <= 420 * 0.12)
     np.testing.assert_allclose(np.sort(vertices[:, 2]), np.sort(depth[kept]), rtol=1e-6)
     colours = Select(shown.find("cloud-colour"))

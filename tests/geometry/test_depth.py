@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from linstereo.geometry.calibration import StereoCalibration
-from linstereo.geometry.depth import depth_to_disparity, disparity_to_depth
+from linstereo.geometry.depth import depth_confidence, depth_to_disparity, disparity_to_depth
 
 SHIFTED = StereoCalibration(focal=999.421, baseline=0.193001, cx=294.182, cy=252.932, doffs=32.778)
 TARTANAIR = StereoCalibration(focal=320.0, baseline=0.25, cx=320.0, cy=240.0)
@@ -62,3 +62,31 @@ def test_disparity_is_finite_and_not_negative(depth: np.ndarray) -> None:
     disparity = depth_to_disparity(depth, SHIFTED)
     assert np.isfinite(disparity).all()
     assert (disparity >= 0).all()
+
+
+def test_near_points_are_as_sure_as_their_disparity() -> None:
+    confidence = np.array([[0.0, 0.3, 0.9, 1.0]], np.float32)
+    np.testing.assert_allclose(depth_confidence(confidence, np.full((1, 4), 20.0)), confidence, rtol=1e-6)
+    np.testing.assert_allclose(depth_confidence(confidence, np.full((1, 4), 90.0)), confidence, rtol=1e-6)
+
+
+def test_far_points_are_less_sure() -> None:
+    # odds of 9 times (5 / 20)^1.5, an eighth
+    assert math.isclose(depth_confidence(np.array([[0.9]], np.float32), [[5.0]])[0, 0], 1.125 / 2.125, rel_tol=1e-6)
+    shifted = depth_confidence(np.array([[0.9]], np.float32), [[5.0 - SHIFTED.doffs]], SHIFTED)
+    assert math.isclose(shifted[0, 0], 1.125 / 2.125, rel_tol=1e-5)
+
+
+def test_what_has_no_depth_is_not_confident() -> None:
+    certain = np.ones((1, 3), np.float32)
+    np.testing.assert_array_equal(depth_confidence(certain, [[0.0, -3.0, 1e-3]]), [[0, 0, 1]])
+
+
+def test_the_confidence_of_depths_is_right_where_errors_are_those_of_a_scale() -> None:
+    """Disparities that are off by Student's t of 1.5 degrees of freedom: the tail has the power of the odds' fall."""
+    random = np.random.default_rng(5)
+    for disparity in (4.0, 8.0, 14.0):
+        error = np.abs(0.05 * random.standard_t(1.5, 400_000))
+        confidence = np.full((1, 1), (error < 1).mean(), np.float32)
+        told = depth_confidence(confidence, np.full((1, 1), disparity))[0, 0]
+        assert abs(told - (error < 0.05 * disparity).mean()) < 0.01

@@ -12,8 +12,8 @@ def test_what_is_blended_between_two_surfaces_is_an_edge():
     disparity[:, 20], disparity[:, 21] = 8.0, 12.0  # half-way, as upsampling leaves it
     edges = flying_edges(disparity)
     assert edges[:, 19:23].all()
-    assert not edges[:, :16].any()
-    assert not edges[:, 26:].any()
+    assert not edges[:, :19].any()
+    assert not edges[:, 23:].any()
     np.testing.assert_array_equal(flying_edges(disparity.T), edges.T)
 
 
@@ -34,16 +34,12 @@ def test_steps_below_five_percent_are_no_edges():
 def test_it_agrees_with_a_loop_over_pixels():
     disparity = np.random.default_rng(3).uniform(0, 40, (9, 7)).astype(np.float32).round(-1) + 1  # many equal ones
     height, width = disparity.shape
-    jumps = np.zeros((height, width), bool)
+    expected = np.zeros((height, width), bool)
     for y in range(height):
         for x in range(width):
             left, right = disparity[y, max(x - 1, 0)], disparity[y, min(x + 1, width - 1)]
             above, below = disparity[max(y - 1, 0), x], disparity[min(y + 1, height - 1), x]
-            jumps[y, x] = max(abs(right - left), abs(below - above)) > max(1.0, 0.05 * disparity[y, x])
-    expected = np.zeros_like(jumps)
-    for y in range(height):
-        for x in range(width):
-            expected[y, x] = jumps[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2].any()
+            expected[y, x] = max(abs(right - left), abs(below - above)) > max(1.0, 0.05 * disparity[y, x])
     assert expected.sum() > 0
     np.testing.assert_array_equal(flying_edges(disparity), expected)
 
@@ -51,7 +47,9 @@ def test_it_agrees_with_a_loop_over_pixels():
 def test_a_value_that_is_not_finite_is_an_edge():
     disparity = np.full((9, 9), 5.0, np.float32)
     disparity[4, 4] = np.nan
-    assert flying_edges(disparity)[3:6, 3:6].all()
+    edges = flying_edges(disparity)
+    assert edges[4, 3:6].all()
+    assert edges[3:6, 4].all()
 
 
 def test_what_is_blended_goes_to_the_nearer_surface():

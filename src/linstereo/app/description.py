@@ -46,7 +46,7 @@ _FORM = {
         "confidence": {"type": "boolean", "description": "compute the confidence too (page)"},
         "occlusion": {"type": "boolean", "description": "find what the right camera cannot see (page)"},
         "sgbm": {"type": "boolean", "description": "compute OpenCV's SGBM too (page)"},
-        "min_confidence": _NUMBER | {"description": "leave less certain points out of a cloud, 0 to 1"},
+        "min_confidence": _NUMBER | {"description": "leave points out of a cloud whose depth is less certain, 0 to 1"},
         "max_depth": _NUMBER | {"description": "leave farther points out of a cloud, m"},
     },
     "required": ["left", "right"],

@@ -5,6 +5,12 @@ import numpy.typing as npt
 
 from linstereo.geometry.calibration import StereoCalibration
 
+DEPTH_TOLERANCE = 0.05
+"""Share of its depth by which a point may be off and still be right."""
+_FALL = 1.5
+"""Power of the tolerance by which the odds of a right disparity fall: what fits rendered pairs that were not trained
+on, with and without noise (1.1 and 1.6)."""
+
 
 def disparity_to_depth(disparity: npt.ArrayLike, calibration: StereoCalibration) -> npt.NDArray[np.float32]:
     """Depth along the optical axis for each pixel of a disparity map.
@@ -35,3 +41,23 @@ def depth_to_disparity(depth: npt.ArrayLike, calibration: StereoCalibration) -> 
         disparity[valid] = calibration.focal * calibration.baseline / values[valid] - calibration.doffs
     disparity[~(np.isfinite(disparity) & (disparity > 0))] = 0
     return disparity
+
+
+def depth_confidence(
+    confidence: npt.NDArray[np.float32], disparity: npt.ArrayLike, calibration: StereoCalibration | None = None
+) -> npt.NDArray[np.float32]:
+    """The probability that the depth is off by less than 5 %, float32 [H, W] in [0, 1].
+
+    Depth is off by the same share as disparity + doffs. From 20 px on that is what `confidence` tells; below, a pixel
+    is more than 5 %, and the odds fall with the 1.5th power of what 5 % are in pixels.
+
+    Args:
+        confidence: [H, W] in [0, 1], the probability that the disparity is off by less than 1 px or 5 %.
+        disparity: [H, W] px.
+        calibration: for its doffs; None stands for 0.
+    """
+    shift = np.asarray(disparity, np.float32) + np.float32(0 if calibration is None else calibration.doffs)
+    odds = confidence * np.clip(DEPTH_TOLERANCE * shift, 0, 1) ** _FALL  # times 1 - confidence
+    probability = np.zeros(odds.shape, np.float32)
+    np.divide(odds, odds + (1 - confidence), out=probability, where=odds > 0)
+    return probability

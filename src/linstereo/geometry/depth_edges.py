@@ -24,8 +24,7 @@ def flying_edges(disparity: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
     across = np.abs(around[1:-1, 2:] - around[1:-1, :-2])
     down = np.abs(around[2:, 1:-1] - around[:-2, 1:-1])
     step = np.maximum(across, down)
-    edge = ~(step <= np.maximum(MAX_STEP, MAX_RELATIVE_STEP * disparity))
-    return cv2.dilate(edge.astype(np.uint8), _SQUARE).astype(bool)
+    return np.asarray(~(step <= np.maximum(MAX_STEP, MAX_RELATIVE_STEP * disparity)))
 
 
 def sharpened(disparity: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

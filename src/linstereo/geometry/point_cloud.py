@@ -13,7 +13,7 @@ from linstereo.geometry.depth import disparity_to_depth
 from linstereo.geometry.normals import surface_normals
 
 _FRAME = "metres in the frame of the left camera: x right, y down, z ahead"
-_CONFIDENCE = "confidence: probability that the disparity is off by less than 1 px or 5 %"
+_CONFIDENCE = "confidence: probability that the depth is off by less than 5 %"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class PointCloud:
     colours: npt.NDArray[np.uint8]
     """[N, 3] RGB."""
     confidence: npt.NDArray[np.float32] | None = None
-    """[N] in [0, 1], the probability that the disparity is off by less than 1 px or 5 %; None if unknown."""
+    """[N] in [0, 1], the probability that the depth is off by less than 5 %; None if unknown."""
     normals: npt.NDArray[np.float32] | None = None
     """[N, 3] unit vectors towards the camera; None if they were not asked for."""
 
