@@ -20,8 +20,9 @@ import numpy as np
 import torch
 
 from linstereo.image_pairs import Image, read_pair
+from linstereo.loading import load
 from linstereo.model.large_images import Strips
-from linstereo.predictor import StereoPredictor, load
+from linstereo.predictor import StereoPredictor
 from linstereo.run_plan import needed_bytes, plan_run, strips_bytes
 from memory import resident
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from linstereo.loading import load
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.memory import peak_bytes
-from linstereo.predictor import load
 
 RUNS = (
     ("compact", 480, 640),

@@ -92,7 +92,7 @@ LIMITED = """
 import resource, sys
 import numpy as np
 import torch
-from linstereo.predictor import load
+from linstereo.loading import load
 torch.set_num_threads(1)
 predictor = load(device="cpu")
 pages = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from linstereo.errors import InputError
     from linstereo.geometry.calibration import StereoCalibration
+    from linstereo.loading import load
     from linstereo.model.linstereo import LinStereo
     from linstereo.prediction import Prediction
-    from linstereo.predictor import StereoPredictor, load
+    from linstereo.predictor import StereoPredictor
 
 __version__ = "0.1.0"
 __all__ = ["InputError", "LinStereo", "Prediction", "StereoCalibration", "StereoPredictor", "load"]
@@ -26,7 +27,7 @@ _HOMES = {
     "Prediction": "linstereo.prediction",
     "StereoCalibration": "linstereo.geometry.calibration",
     "StereoPredictor": "linstereo.predictor",
-    "load": "linstereo.predictor",
+    "load": "linstereo.loading",
 }
 
 

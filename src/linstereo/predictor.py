@@ -12,12 +12,8 @@ import numpy.typing as npt
 import torch
 
 from linstereo.backends.devices import pick_device
-from linstereo.backends.engine import BACKENDS, BackendName, Engine, EngineMemory, EngineRequest
-from linstereo.backends.graph_engine import GraphEngine
-from linstereo.backends.onnx_file import SUFFIX, read_onnx
+from linstereo.backends.engine import Engine, EngineMemory, EngineRequest
 from linstereo.backends.torch_engine import TorchEngine
-from linstereo.checkpoints.checkpoint import BUNDLED, bundled_weights, is_bundled, is_random_preset
-from linstereo.checkpoints.da3_weights import load_da3_weights
 from linstereo.cpu_memory import keep_freed_memory
 from linstereo.data.formats.camera_files import cameras_for_size
 from linstereo.data.formats.images import to_rgb8, used_bits
@@ -33,11 +29,10 @@ from linstereo.geometry.stereo_rig import StereoRig
 from linstereo.geometry.texture import mostly_plain
 from linstereo.image_pairs import Image, ImageLike, image_names, pair_size, read_pair, read_values
 from linstereo.memory_limits import available_memory, memory_errors_told, within_budget
-from linstereo.model.backbone import DepthAnything3
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.precision import PRECISIONS
-from linstereo.model.presets import LinStereoConfig, build, preset
+from linstereo.model.presets import LinStereoConfig
 from linstereo.prediction import Prediction
 from linstereo.run_plan import RunPlan, plan_run
 from linstereo.tracking import TrackedFrame, Tracker
@@ -386,61 +381,6 @@ class StereoPredictor:
     def _finished(self, disparity: npt.NDArray[np.float32], height: int, width: int) -> npt.NDArray[np.float32]:
         """What a network says of a pair as run, [h, w] px, as it is told of the pair itself, [H, W] px."""
         return at_size(sharpened(disparity) if self.config.sharp_steps else disparity, height, width)
-
-
-def load(
-    name_or_path: str | os.PathLike[str] | None = None,
-    *,
-    device: str | torch.device | None = None,
-    backbone_weights: str | os.PathLike[str] | None = None,
-    precision: str = "float32",
-    backend: BackendName | None = None,
-) -> StereoPredictor:
-    """Get a model ready to predict.
-
-    Args:
-        name_or_path: a checkpoint file or folder, a hub repository, or a preset's name. None and `compact` stand for
-            the trained model that is part of the package; all other presets have random weights, for measuring and
-            testing, and `trained` of the result is then False. Also a file of `linstereo export` (.onnx).
-        device: where to run, see `StereoPredictor`.
-        backbone_weights: official DA3 weights for the frozen backbone, a path or hub name; from the hub by default.
-        precision: of the arithmetic, see `StereoPredictor`.
-        backend: what runs the network: "torch", "onnx" (ONNX Runtime) or "openvino"; by default PyTorch, and ONNX
-            Runtime for a .onnx file. Other models than files are converted when they are first run.
-    """
-    if backend not in (None, *BACKENDS):
-        raise InputError(f"the backend is {backend!r}; use {' or '.join(BACKENDS)}")
-    if name_or_path is not None and str(name_or_path).lower().endswith(SUFFIX):
-        if backend == "torch" or backbone_weights is not None:
-            what = "backend torch" if backend == "torch" else "backbone weights"
-            raise InputError(f"{name_or_path} is an exported model; leave out the {what}, or give its checkpoint")
-        file = read_onnx(name_or_path)
-        engine = GraphEngine(file, backend=backend or "onnx", threads=torch.get_num_threads())
-        return StereoPredictor(engine, device=device, trained=file.trained, name=str(name_or_path), precision=precision)
-    name = BUNDLED if name_or_path is None else str(name_or_path)
-    bundled = name_or_path is None or is_bundled(name_or_path)
-    random = not bundled and is_random_preset(name)
-    if random:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            model = build(preset(name))
-    else:
-        model = LinStereo.from_pretrained(bundled_weights() if bundled else name, backbone_weights=backbone_weights)
-    if backbone_weights is not None:
-        if not isinstance(model.backbone, DepthAnything3):
-            raise InputError(f"the model {name!r} has a backbone of its own; leave out the backbone weights")
-        if random:
-            load_da3_weights(model.backbone, backbone_weights)
-    runs: LinStereo | Engine = model
-    if backend in ("onnx", "openvino"):
-        runs = GraphEngine(model.eval(), backend=backend, threads=torch.get_num_threads())
-    return StereoPredictor(
-        runs,
-        device=device,
-        trained=not random,
-        name=f"{name} (bundled)" if bundled else name,
-        precision=precision,
-    )
 
 
 def _cameras(

@@ -15,7 +15,7 @@ def quick_model(monkeypatch):
     """A tiny network in place of the default one; everything else is the real command."""
     torch.manual_seed(0)
     predictor = StereoPredictor(build(TINY, backbone=TinyBackbone()), device="cpu")
-    monkeypatch.setattr("linstereo.predictor.load", lambda *args, **kwargs: predictor)
+    monkeypatch.setattr("linstereo.loading.load", lambda *args, **kwargs: predictor)
     return predictor
 
 

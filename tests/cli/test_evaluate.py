@@ -318,7 +318,7 @@ def test_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_saved_checkpoint_counts_the_same_wherever_it_lies(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     from linstereo.backends.torch_engine import weights_digest
-    from linstereo.predictor import load
+    from linstereo.loading import load
 
     torch.set_num_threads(1)
     first = load("small", device="cpu")

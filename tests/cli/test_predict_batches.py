@@ -103,7 +103,7 @@ def test_a_full_disk_is_no_bad_pair(quick_model, images, tmp_path, capsys, monke
 
 @pytest.mark.parametrize("out", ["/proc/results", "/proc/results/deep", "in/left/1.png", "in/left/1.png/deep"])
 def test_an_unwritable_folder_is_told_before_the_model_is_loaded(images, tmp_path, capsys, monkeypatch, out):
-    monkeypatch.setattr("linstereo.predictor.load", lambda *args, **kwargs: pytest.fail("told too late"))
+    monkeypatch.setattr("linstereo.loading.load", lambda *args, **kwargs: pytest.fail("told too late"))
     assert predict(images, tmp_path / out) == 2
     message = capsys.readouterr().err
     assert message.count("\n") == 1

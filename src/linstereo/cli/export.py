@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     from linstereo.checkpoints.checkpoint import is_bundled
     from linstereo.files import make_parent
     from linstereo.image_pairs import read_pair
-    from linstereo.predictor import load
+    from linstereo.loading import load
 
     target = check_target(options.out)
     pair = None if options.pair is None else read_pair(*options.pair)

@@ -184,7 +184,7 @@ def load_model(options: argparse.Namespace) -> "StereoPredictor":
     """The predictor that `add_model_options` describes; says so plainly if it was never trained."""
     import sys
 
-    from linstereo.predictor import load
+    from linstereo.loading import load
 
     predictor = load(
         options.model,

@@ -22,10 +22,10 @@ from linstereo.efficiency.decoder import Decoder, autocast
 from linstereo.efficiency.pairs import textured_pair
 from linstereo.efficiency.parts import run_parts
 from linstereo.errors import InputError
+from linstereo.loading import load
 from linstereo.memory_limits import is_out_of_memory
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.presets import LinStereoConfig
-from linstereo.predictor import load
 from linstereo.run_plan import RunPlan
 
 _STATUS = Path("/proc/self/status")
@@ -36,7 +36,7 @@ Peaks = dict[str, float]
 
 @dataclasses.dataclass(frozen=True)
 class PartsJob:
-    """A prediction whose peaks are wanted; the fields are those of `linstereo.predictor.load` and `run_parts`."""
+    """A prediction whose peaks are wanted; the fields are those of `linstereo.loading.load` and `run_parts`."""
 
     model: str | None
     backbone: str | None

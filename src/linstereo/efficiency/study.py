@@ -25,11 +25,12 @@ from linstereo.efficiency.statistics import LEAST_SAMPLES, Estimate, log_log_slo
 from linstereo.efficiency.timing import Laps, Stopwatch, take_turns, timed
 from linstereo.errors import InputError
 from linstereo.evaluation.paper_tables import load_table
+from linstereo.loading import load
 from linstereo.memory_limits import available_memory, memory_errors_told
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.model.memory import peak_bytes
 from linstereo.model.strides import padded
-from linstereo.predictor import StereoPredictor, load
+from linstereo.predictor import StereoPredictor
 
 SECTIONS = ("parts", "operators", "scaling", "methods")
 SCALING_SIZES = ((240, 320), (480, 640), (960, 1280))
