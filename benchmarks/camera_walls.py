@@ -25,7 +25,7 @@ from linstereo.data.formats.images import read_image, write_image
 from linstereo.evaluation.baselines import sgbm_disparity
 from linstereo.geometry.texture import plain_pixels
 from linstereo.visualize import captioned, colourise
-from plain_rooms import STRIDE, WINDOW, off_plane
+from plain_rooms import off_plane, plain_windows
 
 PLAIN = 0.95  # share of the pixels of a window
 TILE = {"width": 260, "height": 195}
@@ -34,13 +34,7 @@ COLUMNS = 2
 
 def deviations(disparity: NDArray[np.float32], plain: NDArray[np.bool_]) -> list[float]:
     """The mean distance from a plane, px, of every plain window."""
-    found = []
-    for top in range(0, plain.shape[0] - WINDOW + 1, STRIDE):
-        for left in range(0, plain.shape[1] - WINDOW + 1, STRIDE):
-            window = (slice(top, top + WINDOW), slice(left, left + WINDOW))
-            if plain[window].mean() >= PLAIN:
-                found.append(float(np.abs(off_plane(disparity[window])).mean()))
-    return found
+    return [float(np.abs(off_plane(disparity[window])).mean()) for window in plain_windows(plain, share=PLAIN)]
 
 
 def main() -> None:
@@ -53,13 +47,16 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write benchmarks/camera_walls.md")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    pairs = [(path, path.with_name(path.name.replace("_left", "_right"))) for path in options.folder.glob("*_left.png")]
+    pairs = [
+        (path, path.with_name(path.name.replace("_left.png", "_right.png")))
+        for path in options.folder.glob("*_left.png")
+    ]
     if not pairs:
         sys.exit(f"{options.folder} has no NAME_left.png; give the folder of the pairs")
     predictors = [linstereo.load(name) for name in options.model or [None]]
     found: dict[str, list[float]] = {}
     tiles = []
-    for paths in tqdm(sorted(pairs), unit="pair", disable=None):
+    for paths in tqdm(pairs, unit="pair", disable=None):
         name = paths[0].stem.removesuffix("_left")
         left, right = (read_image(path) for path in paths)
         plain = plain_pixels(left)

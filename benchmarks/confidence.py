@@ -30,7 +30,7 @@ from linstereo.evaluation.confidence_metrics import (
 )
 from linstereo.evaluation.flying_points import flying_points
 from linstereo.evaluation.runner import open_benchmark
-from linstereo.geometry.depth import DEPTH_TOLERANCE
+from linstereo.geometry.depth import SHARE
 from linstereo.geometry.occlusion import left_right_difference
 
 
@@ -72,7 +72,7 @@ def main() -> None:
             flies = flying_points(result.disparity, true, sample.calibration, counted=counted)
             kept = counted & dataclasses.replace(result, right_disparity=None).reliable()  # as without --occlusion
             of_depths.append(result.depth_confidence[counted])
-            allowed = DEPTH_TOLERANCE * (true + sample.calibration.doffs)
+            allowed = SHARE * (true + sample.calibration.doffs)
             right_depths.append((np.abs(result.disparity - true) < allowed)[counted])
             flying += int((flies & counted).sum())
             good += int((~flies & counted).sum())

@@ -36,12 +36,12 @@ WINDOW, STRIDE = 61, 30
 Floats = NDArray[np.float64]
 
 
-def flat_windows(truth: NDArray[np.float32], plain: NDArray[np.bool_]) -> Iterator[tuple[slice, slice]]:
-    """The windows that see one plain plane."""
-    for top in range(0, truth.shape[0] - WINDOW + 1, STRIDE):
-        for left in range(0, truth.shape[1] - WINDOW + 1, STRIDE):
+def plain_windows(plain: NDArray[np.bool_], *, share: float) -> Iterator[tuple[slice, slice]]:
+    """The windows in which at least this share of the pixels is plain."""
+    for top in range(0, plain.shape[0] - WINDOW + 1, STRIDE):
+        for left in range(0, plain.shape[1] - WINDOW + 1, STRIDE):
             window = (slice(top, top + WINDOW), slice(left, left + WINDOW))
-            if plain[window].mean() >= 0.9 and np.abs(off_plane(truth[window])).max() < 0.05:
+            if plain[window].mean() >= share:
                 yield window
 
 
@@ -63,8 +63,9 @@ def measure(method: Method, samples: Sequence[StereoSample]) -> dict[str, float]
         plain = plain_pixels(sample.left)
         plain_errors.append(error[plain])
         other_errors.append(error[~plain])
-        for window in flat_windows(sample.disparity, plain):
-            deviations.append(float(np.abs(off_plane(prediction[window])).mean()))
+        for window in plain_windows(plain, share=0.9):
+            if np.abs(off_plane(sample.disparity[window])).max() < 0.05:  # one plane
+                deviations.append(float(np.abs(off_plane(prediction[window])).mean()))
     worst = np.sort(deviations)[-max(len(deviations) // 10, 1) :]
     return {
         "plain": float(np.concatenate(plain_errors).mean()),

@@ -77,9 +77,18 @@ def test_far_points_are_less_sure() -> None:
     assert math.isclose(shifted[0, 0], 1.125 / 2.125, rel_tol=1e-5)
 
 
+def test_a_negative_doffs_asks_more_of_the_disparity() -> None:
+    # 40 px allow 2 px, of which half are 5 % of the depth
+    crossed = StereoCalibration(focal=500.0, baseline=0.1, cx=10.0, cy=10.0, doffs=-20.0)
+    odds = 9 * 0.5**1.5
+    assert math.isclose(
+        depth_confidence(np.array([[0.9]], np.float32), [[40.0]], crossed)[0, 0], odds / (odds + 1), rel_tol=1e-5
+    )
+
+
 def test_what_has_no_depth_is_not_confident() -> None:
-    certain = np.ones((1, 3), np.float32)
-    np.testing.assert_array_equal(depth_confidence(certain, [[0.0, -3.0, 1e-3]]), [[0, 0, 1]])
+    certain = np.ones((1, 5), np.float32)
+    np.testing.assert_array_equal(depth_confidence(certain, [[0.0, -3.0, 1e-3, np.nan, np.inf]]), [[0, 0, 1, 0, 0]])
 
 
 def test_the_confidence_of_depths_is_right_where_errors_are_those_of_a_scale() -> None:

@@ -10,6 +10,8 @@ from linstereo import StereoPredictor
 from linstereo.checkpoints.checkpoint import load_checkpoint, save_checkpoint
 from linstereo.checkpoints.summary import summarise
 from linstereo.errors import InputError
+from linstereo.evaluation.confidence_metrics import right_disparities
+from linstereo.geometry.depth import PIXELS
 from linstereo.model.confidence import ConfidenceHead, Outcome, is_right
 from linstereo.model.presets import LinStereoConfig, build, preset
 from tests.model.tiny import TINY, TinyBackbone, synthetic_pairs
@@ -163,3 +165,11 @@ def test_the_head_is_a_part_of_its_own_and_is_not_trained_with_the_rest():
 def test_an_impossible_width_is_refused(width):
     with pytest.raises(InputError, match="confidence is"):
         LinStereoConfig(confidence=width)
+
+
+def test_the_head_and_the_metrics_mean_the_same_by_right():
+    generator = np.random.default_rng(0)
+    truth = generator.uniform(1, 80, 5000).astype(np.float32)
+    found = truth + generator.normal(0, 2, 5000).astype(np.float32)
+    of_head = is_right(torch.from_numpy(found), torch.from_numpy(truth), PIXELS).numpy()
+    np.testing.assert_array_equal(of_head, right_disparities(found, truth))

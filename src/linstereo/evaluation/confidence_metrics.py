@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linstereo.errors import InputError
+from linstereo.geometry.depth import PIXELS, SHARE
 
 BINS = 10
 """Ranges of confidence of the reliability diagram."""
 STEPS = 50
 """Shares of removed pixels of the sparsification curve, from 0 to 0.98."""
-PIXELS, RELATIVE = 1.0, 0.05
-"""A disparity is right if it is off by less than this many px, or by less than this share of the true one."""
 
 
 class Reliability(NamedTuple):
@@ -41,7 +40,7 @@ class Sparsification(NamedTuple):
 
 def right_disparities(disparity: NDArray[np.floating[Any]], truth: NDArray[np.floating[Any]]) -> NDArray[np.bool_]:
     """Whether disparities are off by less than 1 px or 5 %, px, any shape."""
-    return np.asarray(np.abs(disparity - truth) < np.maximum(PIXELS, RELATIVE * truth))
+    return np.asarray(np.abs(disparity - truth) < np.maximum(PIXELS, SHARE * truth))
 
 
 def reliability(confidence: NDArray[np.floating[Any]], right: NDArray[np.bool_]) -> Reliability:

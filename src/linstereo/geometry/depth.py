@@ -5,8 +5,9 @@ import numpy.typing as npt
 
 from linstereo.geometry.calibration import StereoCalibration
 
-DEPTH_TOLERANCE = 0.05
-"""Share of its depth by which a point may be off and still be right."""
+PIXELS, SHARE = 1.0, 0.05
+"""A disparity is right if it is off by less than this many px or this share of the true one, a depth if by less than
+this share."""
 _FALL = 1.5
 """Power of the tolerance by which the odds of a right disparity fall: what fits rendered pairs that were not trained
 on, with and without noise (1.1 and 1.6)."""
@@ -48,16 +49,19 @@ def depth_confidence(
 ) -> npt.NDArray[np.float32]:
     """The probability that the depth is off by less than 5 %, float32 [H, W] in [0, 1].
 
-    Depth is off by the same share as disparity + doffs. From 20 px on that is what `confidence` tells; below, a pixel
-    is more than 5 %, and the odds fall with the 1.5th power of what 5 % are in pixels.
+    Depth is off by the same share as disparity + doffs. What 5 % of that are in pixels may be less than what
+    `confidence` allows a disparity: without doffs, below 20 px. Then the odds fall with the 1.5th power of the ratio.
 
     Args:
         confidence: [H, W] in [0, 1], the probability that the disparity is off by less than 1 px or 5 %.
         disparity: [H, W] px.
         calibration: for its doffs; None stands for 0.
     """
-    shift = np.asarray(disparity, np.float32) + np.float32(0 if calibration is None else calibration.doffs)
-    odds = confidence * np.clip(DEPTH_TOLERANCE * shift, 0, 1) ** _FALL  # times 1 - confidence
+    values = np.asarray(disparity, np.float32)
+    told = np.maximum(PIXELS, SHARE * values)  # px that the confidence is about
+    wanted = SHARE * (values + np.float32(0 if calibration is None else calibration.doffs))
+    with np.errstate(invalid="ignore"):  # an infinite disparity has no depth, and gets 0
+        odds = confidence * np.clip(wanted / told, 0, 1) ** _FALL  # times 1 - confidence
     probability = np.zeros(odds.shape, np.float32)
     np.divide(odds, odds + (1 - confidence), out=probability, where=odds > 0)
     return probability

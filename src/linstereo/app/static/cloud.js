@@ -21,9 +21,10 @@ const FRAGMENT = `
 varying vec3 shade;
 void main() { gl_FragColor = vec4(shade, 1.0); }`;
 
-/** The probability that a depth is off by less than 5 %, from that of a disparity + doffs (1 px or 5 %), as in the PLY file. */
-function depthConfidence(confidence, shift) {
-  const odds = confidence * Math.min(0.05 * shift, 1) ** 1.5; // times 1 - confidence
+/** The probability that a depth is off by less than 5 %, from that of its disparity being off by less than 1 px or 5 %, as in the PLY file. */
+function depthConfidence(confidence, disparity, doffs) {
+  const ratio = 0.05 * (disparity + doffs) / Math.max(1, 0.05 * disparity);
+  const odds = confidence * Math.min(ratio, 1) ** 1.5; // times 1 - confidence
   return odds > 0 ? odds / (odds + 1 - confidence) : 0;
 }
 
@@ -65,7 +66,7 @@ export class CloudViewer {
       place[3 * n + 1] = -(Math.floor(i / width) - camera.cy) / (camera.focal * camera.aspect) * depth;
       place[3 * n + 2] = -depth;
       this.depth[n] = depth;
-      this.sure[n] = confidence ? depthConfidence(confidence[i], disparity[i] + camera.doffs) : 1;
+      this.sure[n] = confidence ? depthConfidence(confidence[i], disparity[i], camera.doffs) : 1;
       for (let c = 0; c < 3; c++) this.image[3 * n + c] = pixels[4 * i + c] / 255;
     }
     this.dispose();
