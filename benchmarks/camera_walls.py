@@ -47,10 +47,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write benchmarks/camera_walls.md")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    pairs = [
-        (path, path.with_name(path.name.replace("_left.png", "_right.png")))
-        for path in options.folder.glob("*_left.png")
-    ]
+    lefts = sorted(options.folder.glob("*_left.png"))
+    pairs = [(path, path.with_name(f"{path.name.removesuffix('_left.png')}_right.png")) for path in lefts]
     if not pairs:
         sys.exit(f"{options.folder} has no NAME_left.png; give the folder of the pairs")
     predictors = [linstereo.load(name) for name in options.model or [None]]
