@@ -38,6 +38,14 @@ def test_nothing_is_known_elsewhere(tmp_path):
     assert available_memory(tmp_path) is None
 
 
+def test_what_the_allocator_keeps_is_counted_where_the_rest_is_not_enough(tmp_path, monkeypatch):
+    monkeypatch.setattr("linstereo.memory_limits._kept_by_allocator", lambda: GIB)
+    root = system(tmp_path, meminfo=MEMINFO)
+    assert available_memory(root) == 10 * GIB
+    assert available_memory(root, enough=9 * GIB) == 9 * GIB
+    assert available_memory(root, enough=9 * GIB + 1) == 10 * GIB
+
+
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_cgroup_of_version_2(tmp_path, inside):
     """The group of the process has no limit, the one above it does; in a container only the topmost is visible."""
@@ -172,7 +180,7 @@ def test_running_out_of_memory_on_the_way_is_one_sentence():
         """
 from linstereo import predictor as module
 from linstereo.errors import InputError
-module.available_memory = lambda: None  # as if nothing were known
+module.available_memory = lambda **_: None  # as if nothing were known
 image = np.zeros((1080, 1920, 3), np.uint8)
 try:
     predictor.predict(image, image)

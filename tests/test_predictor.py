@@ -96,7 +96,7 @@ def test_paths_and_arrays_agree_and_so_do_other_kinds_of_images(predictor, pair,
 class Steps:
     """An engine that remembers what it was asked for."""
 
-    backend, volumes, config = "onnx", ("stored",), TINY
+    backend, precision, volumes, config = "onnx", "float32", ("stored",), TINY
     needs_matches = False
 
     def __init__(self, *, stops_early):
@@ -158,7 +158,7 @@ def test_scaling_keeps_size_and_unit(pair):
     class Constant:
         """An engine that always says 5 px."""
 
-        backend, volumes, config = "onnx", ("stored",), TINY
+        backend, precision, volumes, config = "onnx", "float32", ("stored",), TINY
         needs_matches = False
 
         def iterations(self, wanted):

@@ -1,5 +1,6 @@
 """How a pair is run, judged from its size and the memory that is there."""
 
+import contextlib
 import dataclasses
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from linstereo.errors import InputError
 from linstereo.model.memory import peak_bytes
 from linstereo.model.presets import preset
-from linstereo.run_plan import MAX_STRIP, MIN_STRIP, needed_bytes, plan_run, strips_bytes
+from linstereo.run_plan import MAX_STRIP, MIN_STRIP, bytes_without_limit, needed_bytes, plan_run, strips_bytes
 
 COMPACT, PAPER = preset("compact"), preset("paper")
 GB = 10**9
@@ -49,6 +50,20 @@ def test_plain_images_are_not_enlarged_as_far_and_large_ones_as_they_are():
     assert plan_run(COMPACT, 1080, 1920, plain=True) == plan_run(COMPACT, 1080, 1920)
     alike = dataclasses.replace(COMPACT, plain_pixels=0)
     assert plan_run(alike, 480, 640, plain=True) == plan_run(alike, 480, 640)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("size", [(240, 320), (1080, 1920)])
+def test_more_than_the_bytes_without_limit_change_nothing(size, plain):
+    config = dataclasses.replace(preset("compact"), plain_pixels=300 * 400)
+    settings = {"scale": None, "volume": None, "plain": plain}
+    free = plan_run(config, *size, available=None, **settings)
+    enough = bytes_without_limit(config, *size, **settings)
+    assert plan_run(config, *size, available=enough, **settings) == free
+    less = None
+    with contextlib.suppress(InputError):
+        less = plan_run(config, *size, available=enough - 1, **settings)
+    assert less != free
 
 
 def test_a_volume_that_was_asked_for_is_not_replaced():

@@ -43,7 +43,8 @@ def load(
             what = "backend torch" if backend == "torch" else "backbone weights"
             raise InputError(f"{name_or_path} is an exported model; leave out the {what}, or give its checkpoint")
         file = read_onnx(name_or_path)
-        engine = GraphEngine(file, backend=backend or "onnx", threads=torch.get_num_threads())
+        threads = torch.get_num_threads()
+        engine = GraphEngine(file, backend=backend or "onnx", threads=threads, precision=precision)
         return StereoPredictor(engine, device=device, trained=file.trained, name=str(name_or_path), precision=precision)
     name = BUNDLED if name_or_path is None else str(name_or_path)
     bundled = name_or_path is None or is_bundled(name_or_path)
@@ -61,7 +62,7 @@ def load(
             load_da3_weights(model.backbone, backbone_weights)
     runs: LinStereo | Engine = model
     if backend in ("onnx", "openvino"):
-        runs = GraphEngine(model.eval(), backend=backend, threads=torch.get_num_threads())
+        runs = GraphEngine(model.eval(), backend=backend, threads=torch.get_num_threads(), precision=precision)
     return StereoPredictor(
         runs,
         device=device,

@@ -20,7 +20,7 @@ _OUT_OF_MEMORY = re.compile(
 )
 
 
-def available_memory(root: Path = Path("/")) -> int | None:
+def available_memory(root: Path = Path("/"), *, enough: int | None = None) -> int | None:
     """Bytes that this process may still take; None where nothing tells.
 
     The smallest of: what the system has left (MemAvailable and free swap), what each memory cgroup around the process
@@ -29,10 +29,15 @@ def available_memory(root: Path = Path("/")) -> int | None:
 
     Args:
         root: where /proc and /sys/fs/cgroup are looked for.
+        enough: bytes that suffice: what the process keeps for itself, which takes milliseconds to count, is left out
+            if there are as many without it.
     """
     limits = [_system_memory(root), *_cgroup_memory(root), _address_space(root)]
     known = [limit for limit in limits if limit is not None]
-    return max(min(known), 0) + _kept_by_allocator() if known else None
+    if not known:
+        return None
+    left = max(min(known), 0)
+    return left if enough is not None and left >= enough else left + _kept_by_allocator()
 
 
 def within_budget(available: int | None, budget: int | None) -> int | None:

@@ -34,7 +34,7 @@ from linstereo.model.linstereo import LinStereo
 from linstereo.model.precision import PRECISIONS
 from linstereo.model.presets import LinStereoConfig
 from linstereo.prediction import Prediction
-from linstereo.run_plan import RunPlan, plan_run
+from linstereo.run_plan import RunPlan, bytes_without_limit, plan_run
 from linstereo.tracking import TrackedFrame, Tracker
 
 Dtype = TypeVar("Dtype", bound=np.generic)
@@ -69,9 +69,10 @@ class StereoPredictor:
         if self.device.type == "cpu":
             keep_freed_memory()
         self.engine: Engine = TorchEngine(model, device=self.device) if isinstance(model, torch.nn.Module) else model
-        if not network and (self.device.type != "cpu" or precision != "float32"):
+        if not network and (self.device.type != "cpu" or precision != self.engine.precision):
             raise InputError(
-                f"the backend {self.engine.backend} runs on the CPU in float32; leave out the device and the precision"
+                f"the backend {self.engine.backend} runs on the CPU, here in {self.engine.precision}; leave out the "
+                "device and the precision, or load the model with them"
             )
         self.memory: int | None = None
         """Bytes that the process may take, by the user's word; None for all that is free."""
@@ -166,8 +167,8 @@ class StereoPredictor:
                     if strict or on_note is None:
                         raise InputError(doubt)
                     on_note(doubt)
-            if plan.height * plan.width > height * width:
-                plan = self.plan_of(images[0], scale=scale, volume=volume, memory=memory)
+            if plan.height * plan.width > height * width and self._is_plain(images[0], memory):
+                plan = self.plan(*images[0].shape[:2], scale=scale, volume=volume, plain=True)
             result = self._run(
                 *images,
                 plan,
@@ -290,10 +291,13 @@ class StereoPredictor:
         On the CPU the memory it will take is estimated from its size and compared with what is available. `plain` is
         for images that are known to be so, see `plan_of`; the other arguments are those of `predict`.
         """
-        available = within_budget(available_memory(), self.memory) if self.device.type == "cpu" else None
         if volume not in (None, *self.engine.volumes):
             raise InputError(f"the backend {self.engine.backend} has no volume {volume!r}; use the backend torch")
         volume = self.engine.volumes[0] if len(self.engine.volumes) == 1 else volume
+        available = None
+        if self.device.type == "cpu":
+            most = bytes_without_limit(self.config, height, width, scale=scale, volume=volume, plain=plain)
+            available = within_budget(available_memory(enough=most), self.memory)
         return plan_run(self.config, height, width, scale=scale, volume=volume, available=available, plain=plain)
 
     def plan_of(
@@ -309,10 +313,15 @@ class StereoPredictor:
         As `plan`, but images that are plain nearly everywhere (`linstereo.geometry.texture`) are not enlarged as far.
         All frames of a sequence, which share a `memory`, are enlarged as the first one.
         """
+        return self.plan(*left.shape[:2], scale=scale, volume=volume, plain=self._is_plain(left, memory))
+
+    @staticmethod
+    def _is_plain(left: Image, memory: EngineMemory | None) -> bool:
+        """Whether an image, or the first one of its sequence, is plain nearly everywhere."""
         plain = mostly_plain(left) if memory is None or memory.plain is None else memory.plain
         if memory is not None:
             memory.plain = plain
-        return self.plan(*left.shape[:2], scale=scale, volume=volume, plain=plain)
+        return plain
 
     def _run(
         self,

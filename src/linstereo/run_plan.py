@@ -62,8 +62,7 @@ def plan_run(
         plain: whether the images are known to be plain nearly everywhere; such are not enlarged as far.
     """
     check_scale(scale)
-    if plain and config.plain_pixels:
-        config = dataclasses.replace(config, working_pixels=min(config.working_pixels, config.plain_pixels))
+    config = _enlarging(config, plain=plain)
     run_height, run_width = _run_size(config, height, width, scale)
     if min(run_height, run_width) < MIN_SIDE:
         raise InputError(
@@ -86,6 +85,14 @@ def plan_run(
         f"a pair of {width} x {height} px{at} needs about {_gigabytes(needed)} of memory, but {_gigabytes(available)} "
         f"are available; {_advice(config, height, width, scale=scale, kind=kinds[-1], available=available)}"
     )
+
+
+def bytes_without_limit(
+    config: LinStereoConfig, height: int, width: int, *, scale: float | None, volume: VolumeKind | None, plain: bool
+) -> int:
+    """Bytes that a pair takes at most if memory is no concern; arguments as those of `plan_run`."""
+    plan = plan_run(config, height, width, scale=scale, volume=volume, available=None, plain=plain)
+    return needed_bytes(_enlarging(config, plain=plain), height, width, scale=scale, volume=plan.volume)
 
 
 def needed_bytes(config: LinStereoConfig, height: int, width: int, *, scale: float | None, volume: VolumeKind) -> int:
@@ -139,6 +146,13 @@ def working_size(height: int, width: int, pixels: int) -> tuple[int, int]:
         return height, width
     rows, columns = (max(round(scale * side / PAD_TO), math.ceil(side / PAD_TO)) for side in (height, width))
     return rows * PAD_TO, columns * PAD_TO
+
+
+def _enlarging(config: LinStereoConfig, *, plain: bool) -> LinStereoConfig:
+    """The settings with as many working pixels as images get that are plain nearly everywhere, or not."""
+    if not (plain and config.plain_pixels):
+        return config
+    return dataclasses.replace(config, working_pixels=min(config.working_pixels, config.plain_pixels))
 
 
 def _run_size(config: LinStereoConfig, height: int, width: int, scale: float | None) -> tuple[int, int]:

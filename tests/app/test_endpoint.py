@@ -285,7 +285,7 @@ def test_health_and_description(client):
 
 
 def test_a_pair_that_does_not_fit_into_memory(predictor, pair, tmp_path, monkeypatch):
-    monkeypatch.setattr("linstereo.predictor.available_memory", lambda: 1)
+    monkeypatch.setattr("linstereo.predictor.available_memory", lambda **_: 1)
     with running(predictor, tmp_path) as client:
         response = ask(client, pair)
     assert response.status_code == 422

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 import linstereo
+from linstereo.backends import graph_engine
 from linstereo.backends.exporting import PERCENTILE, TOLERANCE, agreement, bundled_pair
+from linstereo.backends.graph_engine import computes_in
 from linstereo.cli import main
 from linstereo.errors import InputError
+from linstereo.export.volumes import PRECISE
 from linstereo.geometry.known_disparity import KnownDisparity
 from tests.waiting import PATIENCE
 
@@ -52,6 +55,48 @@ def test_engines_agree_on_real_pictures(name, compact, exported):
     assert (found.height, found.width) == SIZES[name]
     assert found.percentile <= TOLERANCE
     assert PERCENTILE == 99.9
+
+
+needs_half_precision = pytest.mark.skipif(
+    not computes_in("openvino", "bfloat16"), reason="this processor does not compute in bfloat16"
+)
+
+
+@needs_half_precision
+def test_half_precision_is_as_good_on_real_pictures(compact, compact_file, monkeypatch):
+    """Wide images: eight bits do not hold a column of theirs."""
+    pair = [cv2.resize(image, (640, 96), interpolation=cv2.INTER_AREA) for image in images("room")]
+    expected = compact.predict(*pair, scale=1).disparity
+
+    def deviation():
+        predictor = linstereo.load(compact_file, backend="openvino", precision="bfloat16")
+        assert predictor.precision == "bfloat16"
+        return float(np.abs(predictor.predict(*pair, scale=1).disparity - expected).mean())
+
+    off = deviation()
+    assert 1e-3 < off < 0.1
+    monkeypatch.setattr(graph_engine, "_keep_precise", lambda _: None)
+    assert deviation() > 3 * off  # positions rounded, too
+
+
+@needs_half_precision
+def test_files_that_do_not_name_their_positions_run_in_single_precision_only(tiny_file, tmp_path):
+    old = tmp_path / "old.onnx"
+    old.write_bytes(tiny_file.read_bytes().replace(PRECISE.encode(), b"formerl"))
+    assert linstereo.load(old, backend="openvino").predict(*bundled_pair(), scale=0.25).disparity.any()
+    with pytest.raises(InputError, match="export it again, or leave out the precision"):
+        linstereo.load(old, backend="openvino", precision="bfloat16").predict(*bundled_pair(), scale=0.25)
+
+
+def test_a_processor_without_half_precision_is_told(tiny_file, monkeypatch):
+    class Core:
+        def get_property(self, device, name):
+            assert (device, name) == ("CPU", "OPTIMIZATION_CAPABILITIES")
+            return ["FP32", "INT8"]
+
+    monkeypatch.setattr(graph_engine, "_openvino_core", Core)
+    with pytest.raises(InputError, match="this processor does not compute in bfloat16; leave out the precision"):
+        linstereo.load(tiny_file, backend="openvino", precision="bfloat16")
 
 
 def test_opening_and_running_openvino_asks_nothing_of_the_network(tiny_file, monkeypatch):
@@ -137,8 +182,10 @@ def test_what_a_file_cannot_do(tiny_file, tiny_checkpoint):
         linstereo.load(tiny_file, backend="torch")
     with pytest.raises(InputError, match="leave out the backbone weights"):
         linstereo.load(tiny_file, backbone_weights="x.safetensors")
-    with pytest.raises(InputError, match="in float32"):
+    with pytest.raises(InputError, match="onnx does not compute in bfloat16; leave out"):
         linstereo.load(tiny_file, precision="bfloat16")
+    with pytest.raises(InputError, match="openvino does not compute in float16"):
+        linstereo.load(tiny_file, backend="openvino", precision="float16")
     with pytest.raises(InputError, match="'tensorrt'"):
         linstereo.load(tiny_file, backend="tensorrt")
     with pytest.raises(InputError, match="at most 64"):
@@ -148,7 +195,7 @@ def test_what_a_file_cannot_do(tiny_file, tiny_checkpoint):
 def test_a_size_that_does_not_fit_into_memory_is_refused_before_it_is_run(tiny_file, monkeypatch):
     from linstereo import predictor as module
 
-    monkeypatch.setattr(module, "available_memory", lambda: 50 << 20)
+    monkeypatch.setattr(module, "available_memory", lambda **_: 50 << 20)
     image = np.zeros((1024, 2048, 3), np.uint8)
     with pytest.raises(InputError, match="needs about"):
         linstereo.load(tiny_file).predict(image, image)

@@ -1,5 +1,6 @@
 """`linstereo benchmark`, as a user calls it."""
 
+import dataclasses
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import xml.etree.ElementTree as ET
 import pytest
 import torch
 
+from linstereo.backends.graph_engine import computes_in
 from linstereo.checkpoints.checkpoint import save_checkpoint
 from linstereo.cli import benchmark, main
 from linstereo.efficiency import study
@@ -116,9 +118,20 @@ def test_scaling_and_methods_have_all_rows(result):
     ]
     assert all(result["scaling"]["slopes"][kind]["time"] is not None for kind in ("stored", "on_the_fly"))
     methods = [row["method"] for row in result["methods"]]
-    assert [method.rpartition("T = 3, ")[2] for method in methods[:-1]] == ["torch", "onnx", "openvino"]
+    half = ["openvino, bfloat16"] if computes_in("openvino", "bfloat16") else []
+    assert [method.rpartition("T = 3, ")[2] for method in methods[:-1]] == ["torch", "onnx", "openvino", *half]
     assert methods[-1] == "SGBM (OpenCV, 48 disparities)"
     assert result["methods"][-1]["sgbm_relative"] == {"median": 1.0, "low": 1.0, "high": 1.0}
+
+
+def test_whole_predictions_are_measured_in_the_precision_that_was_asked_for(checkpoint):
+    settings = study.StudySettings(
+        model=checkpoint, size=(64, 96), rounds=6, warm_up=0, sections=["methods"], precision="bfloat16"
+    )
+    half = ["openvino, bfloat16"] if computes_in("openvino", "bfloat16") else []
+    assert [str(way) for way in study.Study(settings)._ways] == ["torch, bfloat16", *half]
+    settings = dataclasses.replace(settings, backend="onnx", precision="float32")
+    assert [str(way) for way in study.Study(settings)._ways] == ["onnx"]
 
 
 def test_sizes_that_do_not_fit_are_left_out(checkpoint, monkeypatch):
@@ -127,7 +140,7 @@ def test_sizes_that_do_not_fit_are_left_out(checkpoint, monkeypatch):
     )
     one = study.Study(settings)
     needed = study.peak_bytes(one.config, 64, 96, "stored")
-    monkeypatch.setattr(study, "available_memory", lambda: needed)
+    monkeypatch.setattr(study, "available_memory", lambda **_: needed)
     monkeypatch.setattr(study, "peak_memory", lambda job: None)
     steps = []
     result = one.run(lambda done, total: steps.append((done, total)))

@@ -78,6 +78,8 @@ class Engine(Protocol):
     """A network made ready to run.
 
     backend: its name.
+    precision: that it computes convolutions and matrix products in by itself, one of
+        `linstereo.model.precision.PRECISIONS`; "float32" for PyTorch, which follows autocast.
     config: settings of the network.
     volumes: the ways of holding correlations that it knows.
     gives_confidence: whether results have a confidence.
@@ -86,6 +88,7 @@ class Engine(Protocol):
     """
 
     backend: BackendName
+    precision: str
     volumes: tuple[VolumeKind, ...]
     takes_start: bool
     stops_early: bool

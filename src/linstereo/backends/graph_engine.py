@@ -14,6 +14,7 @@ from linstereo.backends.onnx_file import OnnxFile
 from linstereo.errors import InputError
 from linstereo.export.network import DISPARITY, LEFT, MATCHES, PRIOR, RIGHT
 from linstereo.export.onnx_model import exported_iterations, onnx_model
+from linstereo.export.volumes import PRECISE
 from linstereo.extras import require
 from linstereo.geometry.sparse_matches import SparseMatches
 from linstereo.model.cost_volume import VolumeKind
@@ -24,6 +25,8 @@ from linstereo.model.presets import LinStereoConfig, checked_iterations
 Arrays = Mapping[str, NDArray[Any]]
 Compiled = Callable[[Arrays], Arrays]
 """Runs a graph: inputs by name to outputs by name."""
+_HINTS = {"float32": "f32", "bfloat16": "bf16"}
+"""What OpenVINO calls the precisions that it computes in here."""
 REMEMBERED = 4
 """Graphs, or sizes of images, that an engine keeps ready at a time."""
 
@@ -35,6 +38,8 @@ class GraphEngine:
         source: a file, or a network to be converted here, for as many iterations as are asked for.
         backend: what runs it.
         threads: on the CPU.
+        precision: of convolutions and matrix products, "float32", or "bfloat16" with OpenVINO on processors that have
+            it; disparities and positions are in single precision all the same.
     """
 
     volumes: tuple[VolumeKind, ...] = ("stored",)
@@ -42,13 +47,24 @@ class GraphEngine:
     takes_start = False
     stops_early = False
 
-    def __init__(self, source: OnnxFile | LinStereo, *, backend: Literal["onnx", "openvino"], threads: int) -> None:
+    def __init__(
+        self,
+        source: OnnxFile | LinStereo,
+        *,
+        backend: Literal["onnx", "openvino"],
+        threads: int,
+        precision: str = "float32",
+    ) -> None:
         self.backend: BackendName = backend
+        self.precision = precision
         self._source = source
-        self._threads = threads
-        compilers = {"onnx": onnx_runtime, "openvino": openvino}
+        if precision != "float32":
+            _check_precision(backend, precision)
+        compiler: Callable[[bytes, int], Compiled] = (
+            onnx_runtime if backend == "onnx" else functools.partial(openvino, precision=precision)
+        )
         self._compile = functools.lru_cache(maxsize=REMEMBERED)(
-            lambda iterations: compilers[backend](self.content(iterations), threads)
+            lambda iterations: compiler(self.content(iterations), threads)
         )
         if isinstance(source, OnnxFile):
             self._compile(source.iterations)  # so that what an engine refuses is told now
@@ -147,12 +163,12 @@ def onnx_runtime(content: bytes, threads: int) -> Compiled:
     return run
 
 
-def openvino(content: bytes, threads: int) -> Compiled:
+def openvino(content: bytes, threads: int, *, precision: str = "float32") -> Compiled:
     """OpenVINO on the CPU; compiled for each size of images, which is faster than one graph for all sizes."""
-    core = _openvino_core(require("openvino", extra="export", purpose="the backend openvino"))
+    core = _openvino_core()
     settings = {
         "INFERENCE_NUM_THREADS": threads,
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": _HINTS[precision],
         "PERFORMANCE_HINT": "LATENCY",
     }
     ready: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
@@ -163,19 +179,65 @@ def openvino(content: bytes, threads: int) -> Compiled:
             if key not in ready:
                 model = core.read_model(content)
                 model.reshape({name: list(inputs[name].shape) for name in (LEFT, RIGHT)})
+                if precision != "float32":
+                    _keep_precise(model)
                 ready[key] = core.compile_model(model, "CPU", settings).create_infer_request()
                 if len(ready) > REMEMBERED:
                     ready.popitem(last=False)
             results = ready[key].infer(dict(inputs))
         except RuntimeError as error:
             raise InputError(f"OpenVINO cannot run the model ({_first_line(error)}); use the backend onnx") from error
-        return {name: np.array(value) for output, value in results.items() for name in output.get_names()}
+        named = [(name, value) for output, value in results.items() for name in output.get_names()]
+        return {name: np.array(value) for name, value in named if not name.startswith(PRECISE)}
 
     return run
 
 
+def _keep_precise(model: Any) -> None:
+    """Let OpenVINO compute the positions of lookups in single precision.
+
+    It does so with all that leads to an output without a convolution or a matrix product between, as the disparities
+    do; so the positions become outputs.
+    """
+    names = [name for output in _outputs(model) for name in output.get_names() if name.startswith(PRECISE)]
+    if not names:
+        raise InputError(
+            "the file was written by a linstereo that did not know OpenVINO in half precision; export it again, or "
+            "leave out the precision"
+        )
+    model.add_outputs(names)
+
+
+def _outputs(model: Any) -> list[Any]:
+    """What the nodes of a model give."""
+    return [output for node in model.get_ops() for output in node.outputs()]
+
+
+def computes_in(backend: BackendName, precision: str) -> bool:
+    """Whether a backend can compute in a precision on this processor; its packages must be installed."""
+    if backend != "openvino" or precision == "float32":
+        return backend == "torch" or precision == "float32"
+    return precision in _HINTS and "BF16" in _openvino_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+
+
+def _check_precision(backend: str, precision: str) -> None:
+    """Refuse a precision that a backend does not compute in."""
+    if (backend, precision) != ("openvino", "bfloat16"):
+        raise InputError(
+            f"the backend {backend} does not compute in {precision}; leave out the precision, or use bfloat16 with the "
+            "backend openvino"
+        )
+    if not computes_in("openvino", precision):
+        raise InputError("this processor does not compute in bfloat16; leave out the precision")
+
+
+def _openvino_core() -> Any:
+    """OpenVINO; an `InputError` if it is not installed."""
+    return _core_of(require("openvino", extra="export", purpose="the backend openvino"))
+
+
 @functools.cache
-def _openvino_core(runtime: Any) -> Any:
+def _core_of(runtime: Any) -> Any:
     """The one core of this process, kept for good.
 
     Each core gives its thread another stack for signal handlers and, when it goes, the one that it found. Of two that

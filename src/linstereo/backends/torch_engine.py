@@ -28,6 +28,7 @@ class TorchEngine:
     """
 
     backend: BackendName = "torch"
+    precision = "float32"
     volumes: tuple[VolumeKind, ...] = ("stored", "on_the_fly")
     takes_start = True
     stops_early = True

@@ -1,9 +1,8 @@
 """Whole predictions, pictures in and disparity out: the model through every backend, and OpenCV's SGBM."""
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Literal
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from linstereo.backends.engine import BackendName
-from linstereo.backends.graph_engine import GraphEngine
+from linstereo.backends.graph_engine import GraphEngine, computes_in
 from linstereo.evaluation.baselines import SGBM_SETTINGS
 from linstereo.model.cost_volume import VolumeKind
 from linstereo.predictor import StereoPredictor
@@ -21,43 +20,50 @@ Matcher = Callable[[NDArray[np.uint8], NDArray[np.uint8]], object]
 """Two uint8 [H, W, 3] images to anything; only its time counts."""
 
 
-def torch_backend(
-    predictor: StereoPredictor, *, iterations: int, scale: float | None, volume: VolumeKind | None
-) -> Matcher:
-    """The network as PyTorch runs it."""
-    return lambda left, right: predictor.predict(left, right, iters=iterations, scale=scale, volume=volume)
+_PACKAGES: dict[BackendName, list[str]] = {
+    "torch": ["torch"],
+    "onnx": ["onnx", "onnxruntime"],
+    "openvino": ["onnx", "openvino"],
+}
 
 
-def graph_backend(
+class Way(NamedTuple):
+    """What runs a network, and the precision of its convolutions and matrix products."""
+
+    backend: BackendName
+    precision: str = "float32"
+
+    def __str__(self) -> str:
+        """As in tables."""
+        return self.backend if self.precision == "float32" else f"{self.backend}, {self.precision}"
+
+
+def installed_ways() -> list[Way]:
+    """All ways in single precision whose packages are installed here, and OpenVINO's in half where it can."""
+    ways = [Way(name) for name, packages in _PACKAGES.items() if all(find_spec(package) for package in packages)]
+    half = Way("openvino", "bfloat16")
+    return [*ways, half] if Way("openvino") in ways and computes_in(*half) else ways
+
+
+def whole_prediction(
     predictor: StereoPredictor,
+    way: Way,
     *,
     iterations: int,
     scale: float | None,
     volume: VolumeKind | None,
-    backend: Literal["onnx", "openvino"],
 ) -> Matcher:
-    """The network as ONNX Runtime or OpenVINO runs it, on the CPU; it is converted here, unless it is a file of theirs.
+    """The network as `way` runs it; converted here unless that is how the predictor runs it already.
 
-    These engines hold all correlations, whatever `volume` says.
+    Other engines than PyTorch hold all correlations, whatever `volume` says.
     """
-    if predictor.engine.backend == "torch":
-        engine = GraphEngine(predictor.model, backend=backend, threads=torch.get_num_threads())
-        predictor = StereoPredictor(engine, trained=predictor.trained, name=predictor.name)
-    return torch_backend(predictor, iterations=iterations, scale=scale, volume=None)
-
-
-BACKENDS: Mapping[BackendName, Callable[..., Matcher]] = {
-    "torch": torch_backend,
-    "onnx": functools.partial(graph_backend, backend="onnx"),
-    "openvino": functools.partial(graph_backend, backend="openvino"),
-}
-"""What can run a model, by name; each is called like `torch_backend`."""
-
-
-def installed_backends() -> list[BackendName]:
-    """Those of `BACKENDS` whose packages are installed here."""
-    packages = {"torch": ["torch"], "onnx": ["onnx", "onnxruntime"], "openvino": ["onnx", "openvino"]}
-    return [name for name in BACKENDS if all(find_spec(package) for package in packages[name])]
+    if way.backend != "torch":
+        volume = None
+        if predictor.engine.backend == "torch":
+            threads = torch.get_num_threads()
+            engine = GraphEngine(predictor.model, backend=way.backend, threads=threads, precision=way.precision)
+            predictor = StereoPredictor(engine, trained=predictor.trained, name=predictor.name, precision=way.precision)
+    return lambda left, right: predictor.predict(left, right, iters=iterations, scale=scale, volume=volume)
 
 
 def sgbm(width: int) -> tuple[str, Matcher]:

@@ -17,7 +17,7 @@ from linstereo.checkpoints.summary import summarise
 from linstereo.efficiency.decoder import Decoder, autocast
 from linstereo.efficiency.machine import LoadMeter, describe_machine
 from linstereo.efficiency.memory import DecoderJob, PartsJob, Peaks, peak_memory
-from linstereo.efficiency.methods import BACKENDS, installed_backends, sgbm
+from linstereo.efficiency.methods import Way, installed_ways, sgbm, whole_prediction
 from linstereo.efficiency.operators import PUBLISHED, build_operators
 from linstereo.efficiency.pairs import textured_pair
 from linstereo.efficiency.parts import counted, part_names, run_parts
@@ -98,7 +98,7 @@ class Study:
             precision=settings.precision,
             backend=settings.backend if exported else None,
         )
-        self._backends = _backends_to_measure(settings, self.predictor)
+        self._ways = _ways_to_measure(settings, self.predictor)
         self.iterations = self.predictor.iterations(settings.iterations)
         self.plan = self.predictor.plan(height, width, scale=settings.scale, volume=settings.volume)
         self.device = self.predictor.device
@@ -302,13 +302,14 @@ class Study:
         pair = textured_pair(*self.settings.size)
         name, match = sgbm(self.settings.size[1])
         matchers = {
-            f"{self.predictor.name}, T = {self.iterations}, {backend}": BACKENDS[backend](
+            f"{self.predictor.name}, T = {self.iterations}, {way}": whole_prediction(
                 self.predictor,
+                way,
                 iterations=self.iterations,
                 scale=self.settings.scale,
                 volume=self.settings.volume,
             )
-            for backend in self._backends
+            for way in self._ways
         } | {name: match}
         before = cv2.getNumThreads()
         cv2.setNumThreads(torch.get_num_threads())
@@ -332,19 +333,21 @@ class Study:
         ]
 
 
-def _backends_to_measure(settings: StudySettings, predictor: StereoPredictor) -> list[BackendName]:
-    """The backends of the section `methods`; an `InputError` if a section cannot be measured with this model."""
+def _ways_to_measure(settings: StudySettings, predictor: StereoPredictor) -> list[Way]:
+    """How the section `methods` runs the model; an `InputError` if a section cannot be measured with this model."""
     if predictor.engine.backend != "torch":  # an exported model
         if set(settings.sections) != {"methods"}:
             raise InputError(
                 f"{predictor.name} is an exported model, of which only whole predictions can be measured; use --only "
                 "methods, or give its checkpoint"
             )
-        return [predictor.engine.backend]
+        return [Way(predictor.engine.backend, predictor.precision)]
     if settings.backend is not None:
-        return [settings.backend]
-    on_cpu = predictor.device.type == "cpu" and predictor.precision == "float32"
-    return installed_backends() if on_cpu else ["torch"]
+        return [Way(settings.backend, settings.precision)]
+    if predictor.device.type != "cpu":
+        return [Way("torch", settings.precision)]
+    others = [way for way in installed_ways() if way.backend != "torch"]
+    return [Way("torch", settings.precision), *(w for w in others if settings.precision in ("float32", w.precision))]
 
 
 def _time(seconds: Sequence[float]) -> Result:

@@ -1,8 +1,8 @@
 """The start from the correlations as ONNX nodes; see `linstereo.model.correlation_start` for what it does and why.
 
 The paths of the semi-global aggregation are loops over rows and columns, which ONNX knows as Scan. Costs are negated,
-so that the cheapest way is a maximum: that over neighbouring disparities is a pooling. Changes of axes from columns to
-disparities are shears, which padding and reshaping do without a gather.
+so that the cheapest way is a maximum. Changes of axes from columns to disparities are shears, which cutting and
+reshaping do without a gather.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,6 @@ import numpy as np
 from linstereo.export.graph import (
     Graph,
     Value,
-    backwards,
     cut,
     halves,
     reshape,
@@ -23,7 +22,7 @@ from linstereo.export.graph import (
     transpose,
 )
 from linstereo.export.layers import blend, concat
-from linstereo.export.volumes import Volume, correlations
+from linstereo.export.volumes import Volume, mirrored_correlations
 from linstereo.model.correlation_start import (
     FAR_APART,
     LARGE_STEP,
@@ -76,18 +75,18 @@ def _from_scale(g: Graph, given: Sequence[Volume], *, factor: int) -> StartValue
 
 
 def _branch_values(g: Graph, volume: Volume, factor: int) -> StartValues:
-    values = correlation_start(g, correlations(g, volume))
+    values = correlation_start(g, mirrored_correlations(g, volume))
     if factor == 1:
         return values
     disparity = g.op("Mul", resized(g, values.disparity, factor), g.constant(float(factor)))
     return StartValues(disparity, resized(g, values.cues, factor))
 
 
-def correlation_start(g: Graph, correlation: Value) -> StartValues:
-    """The start from the correlations [h, w, w] of one scale."""
-    width = side(g, correlation, 1)
+def correlation_start(g: Graph, mirrored: Value) -> StartValues:
+    """The start from the correlations [h, w, w] of one scale, last right column first."""
+    width = side(g, mirrored, 1)
     count = g.op("Add", g.op("Div", width, g.integers(2)), g.integers(1))  # disparities, D
-    score = by_disparity(g, correlation, width, count)
+    score = by_disparity(g, mirrored, width, count)
     merit = matching_merit(g, score, count)  # [h, D, w]
     total = aggregated(g, merit)
     best = g.op("ArgMax", total, axis=1, keepdims=1)  # [h, 1, w]
@@ -104,17 +103,14 @@ def correlation_start(g: Graph, correlation: Value) -> StartValues:
     return StartValues(g.op("Unsqueeze", disparity, g.integers(0, 1)), concat(g, sure, chance))
 
 
-def by_disparity(g: Graph, correlation: Value, width: Value, count: Value) -> Value:
-    """[h, w, w] from right columns to disparities, [h, w, D]; what it holds outside the image means nothing.
+def by_disparity(g: Graph, mirrored: Value, width: Value, count: Value) -> Value:
+    """[h, w, w], last right column first, to disparities, [h, w, D]; what it holds outside the image means nothing.
 
-    In a row of the flattened map, disparity d of column x is at x * (w + 1) - d.
+    In a row of the flattened map, disparity d of column x is at w - 1 + x * (w - 1) + d.
     """
-    before = g.op("Sub", count, g.integers(1))
-    after = g.op("Sub", width, before)
-    pads = g.op("Concat", g.integers(0), before, g.integers(0), after, axis=0)
-    flat = g.op("Pad", reshape(g, correlation, 0, -1), pads, g.constant(0.0))
-    sheared = reshape_to(g, flat, 0, width, -1)  # [h, w, w + 1], falling disparity
-    return cut(g, sheared, 2, before, -(1 << 31) + 1, -1)
+    shorter = g.op("Sub", width, g.integers(1))
+    flat = cut(g, reshape(g, mirrored, 0, -1), 1, shorter, -1)
+    return cut(g, reshape_to(g, flat, 0, width, shorter), 2, 0, count)  # [h, w, w - 1] before
 
 
 def matching_merit(g: Graph, score: Value, count: Value) -> Value:
@@ -150,32 +146,35 @@ def aggregated(g: Graph, merit: Value) -> Value:
 
 
 def _along_first_axis(g: Graph, merit: Value) -> Value:
-    """Paths from both ends of the first axis of [n, D, m]."""
-    ways = g.op("Concat", *[g.op("Unsqueeze", x, g.integers(1)) for x in (merit, backwards(g, merit, 0))], axis=1)
-    sides = g.op("Shape", ways, start=1)
-    nothing = g.op("ConstantOfShape", sides)  # [2, D, m]
+    """Paths from both ends of the first axis of [n, D, m], added up.
+
+    One loop walks both ways at once, which reads `merit` from both of its ends and writes there.
+    """
+    ends = g.op("Concat", g.integers(2), g.op("Shape", merit, start=1), axis=0)
+    nothing = g.op("ConstantOfShape", ends)  # [2, D, m]
     step = Graph(g)
-    before, here = Value("path_before"), Value("merit_here")
+    before, first, last = Value("path_before"), Value("merit_from_the_first"), Value("merit_from_the_last")
+    here = step.op("Concat", *[step.op("Unsqueeze", x, step.integers(0)) for x in (first, last)], axis=0)
     top = step.op("ReduceMax", before, step.integers(1), keepdims=1)  # [2, 1, m]
     jump = step.op("Sub", top, step.constant(LARGE_STEP))
-    near = step.op(
-        "Squeeze",
-        step.op(
-            "MaxPool",
-            step.op("Unsqueeze", before, step.integers(0)),
-            kernel_shape=[3, 1],
-            pads=[1, 0, 1, 0],
-            strides=[1, 1],
-        ),
-        step.integers(0),
-    )
+    # Slices of a padded map: engines are several times slower at pooling one that has hardly any channels.
+    framed = step.op("Pad", before, step.integers(0, 1, 0, 0, 1, 0), step.constant(-_FAR))
+    near = step.op("Max", cut(step, framed, 1, 0, -2), cut(step, framed, 1, 2))
     way = step.op("Max", before, jump, step.op("Sub", near, step.constant(SMALL_STEP)))
     path = step.op("Add", step.op("Sub", way, top), here)
-    shape = [2, None, None]
-    body = step.body([(before, shape), (here, shape)], [path, step.op("Identity", path)], "path")
-    _, paths = g.ops("Scan", nothing, ways, names=g.fresh("paths", 2), body=body, num_scan_inputs=1)
-    forth, back = halves(g, paths, 1)  # [n, 1, D, m]
-    return g.op("Squeeze", g.op("Add", forth, backwards(g, back, 0)), g.integers(1))
+    forth, back = (step.op("Squeeze", end, step.integers(0)) for end in halves(step, path, 0))
+    map_shape: list[int | str | None] = [None, None]
+    inputs = [(before, [2, *map_shape]), (first, map_shape), (last, map_shape)]
+    _, *paths = g.ops(
+        "Scan",
+        *(nothing, merit, merit),
+        names=g.fresh("paths", 3),
+        body=step.body(inputs, [path, forth, back], "path"),
+        num_scan_inputs=2,
+        scan_input_directions=[0, 1],
+        scan_output_directions=[0, 1],
+    )
+    return g.op("Add", *paths)
 
 
 def left_right_agreement(g: Graph, total: Value, best: Value, width: Value) -> Value:

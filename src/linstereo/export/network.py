@@ -14,7 +14,7 @@ from linstereo.export.backbones import backbone_features
 from linstereo.export.correlation_start import StartValues, start_from_volumes, with_coarse_pass
 from linstereo.export.depth_prior import MATCHES, PRIOR, PRIOR_VALUES, depth_prior_start
 from linstereo.export.graph import Graph, Value, cut, pooled, resized, side, transpose
-from linstereo.export.layers import concat, conv
+from linstereo.export.layers import concat, conv, convolution
 from linstereo.export.refinement import Grid, grid, image_guide, motion_features, residual, updated, upsampled
 from linstereo.export.volumes import Volume, volumes
 from linstereo.model.correlation_start import CorrelationStart
@@ -58,11 +58,21 @@ def coarse_disparity(
     passes = start.coarse_passes if passes is None else passes
     if not passes:
         return None
-    half = padded(g, pooled(g, pair, 2, 2))
+    half = padded(g, half_size(g, pair))
     before = coarse_disparity(g, model, half, start, passes=passes - 1)
     found = single_pass(g, model, half, start.coarse_iterations, coarse=before)
     found = cut(g, cut(g, found, 2, 0, _half(g, side(g, pair, 2))), 3, 0, _half(g, side(g, pair, 3)))
     return g.op("Mul", pooled(g, found, 2, 2), g.constant(0.5))
+
+
+def half_size(g: Graph, images: Value) -> Value:
+    """Images [2, 3, h, w] of even sides at half the size, by means of 2 x 2 pixels.
+
+    A convolution, like the layers that see the images: pooling would have them in another order in memory.
+    """
+    mean = np.zeros((3, 3, 2, 2), np.float32)
+    mean[range(3), range(3)] = 0.25
+    return convolution(g, images, mean, None, stride=2, pad=0)
 
 
 def image_pair(g: Graph) -> Value:

@@ -10,10 +10,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from linstereo.export.graph import Graph, Value, array, cut, halves, pooled, reshape, resized, side, transpose
+from linstereo.export.graph import (
+    Graph,
+    Value,
+    array,
+    backwards,
+    cut,
+    halves,
+    pooled,
+    reshape,
+    resized,
+    side,
+    transpose,
+)
 from linstereo.export.layers import conv, instance_norm, pointwise
 from linstereo.model.cost_volume import FeatureProjection, HierarchicalCostVolumes, PooledCostVolume
 from linstereo.model.strides import PAD_TO, STRIDES
+
+PRECISE = "precise"
+"""How the names of tensors begin that an engine must compute in single precision whatever it does with the others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +37,8 @@ class Volume:
 
     Attributes:
         cells: [h, w, gap + w + gap + w / 2 + gap + ... + gap].
+        queries: left features [h, w, C].
+        right: right features [C, h, w].
         levels: of the pyramid.
         radius: samples on either side of the current match in each level.
         columns: of the left map, plus a half: float32 [w, 1].
@@ -30,6 +47,8 @@ class Volume:
     """
 
     cells: Value
+    queries: Value
+    right: Value
     levels: int
     radius: int
     columns: Value
@@ -71,6 +90,7 @@ def volumes(g: Graph, features: Sequence[Value], module: HierarchicalCostVolumes
 def volume(g: Graph, features: Value, *, stride: int, levels: int, radius: int) -> Volume:
     """The volume of features [2, C, h, w]."""
     left, right = halves(g, features, 0)  # [1, C, h, w]
+    seen = g.op("Squeeze", right, g.integers(0))
     gap = 2 * radius + 2
     multiple = 2 ** (levels - 1)
     width = side(g, right, 3)
@@ -93,6 +113,8 @@ def volume(g: Graph, features: Value, *, stride: int, levels: int, radius: int) 
     level_widths = g.op("Mul", length, g.constant(0.5**steps))
     return Volume(
         cells=g.op("MatMul", queries, keys),
+        queries=queries,
+        right=seen,
         levels=levels,
         radius=radius,
         columns=g.op("Unsqueeze", g.op("Add", columns, g.constant(0.5)), g.integers(1)),
@@ -110,9 +132,9 @@ def lookup(g: Graph, volume: Volume, disparity: Value) -> Value:
     places = g.op("Sub", volume.columns, transpose(g, g.op("Squeeze", disparity, g.integers(0)), 1, 2, 0))  # [h, w, 1]
     scaled = g.op("Sub", g.op("Mul", places, g.constant(0.5 ** np.arange(levels))), g.constant(0.5))  # [h, w, levels]
     base = g.op("Floor", scaled)
-    share = g.op("Sub", scaled, base)
+    share = g.op("Sub", scaled, base, name=g.fresh(PRECISE, 1)[0])
     base = g.op("Max", g.op("Min", base, volume.limits), g.constant(-(radius + 2.0)))
-    first = g.op("Cast", g.op("Add", base, volume.offsets), to=6)  # int32
+    first = g.op("Cast", g.op("Add", base, volume.offsets), to=6, name=g.fresh(PRECISE, 1)[0])  # int32
     steps = g.constant(np.arange(radius + 1, -radius - 1, -1), np.int32)
     index = g.op("Add", g.op("Unsqueeze", first, g.integers(3)), steps)  # [h, w, levels, taps]
     found = g.op("GatherElements", volume.cells, reshape(g, index, 0, 0, levels * taps), axis=2)
@@ -123,7 +145,9 @@ def lookup(g: Graph, volume: Volume, disparity: Value) -> Value:
     return reshape(g, samples, 0, 0, levels * (2 * radius + 1))
 
 
-def correlations(g: Graph, volume: Volume) -> Value:
-    """All correlations of the finest level, [h, w, w]: left column before right column."""
-    width = side(g, volume.cells, 1)
-    return cut(g, volume.cells, 2, volume.taps, g.op("Add", width, g.integers(volume.taps)))
+def mirrored_correlations(g: Graph, volume: Volume) -> Value:
+    """All correlations of the finest level, [h, w, w]: left column before right column, the last of those first.
+
+    They are multiplied anew: engines do that faster than they cut them out of the cells.
+    """
+    return g.op("MatMul", volume.queries, transpose(g, backwards(g, volume.right, 2), 1, 0, 2))

@@ -15,13 +15,15 @@ MOSTLY = 0.75
 DARK = 40.0
 """Mean of an image, of 255, below which its texture is too dark to be seen in this way."""
 
+_MEAN = np.full((1, 3), 1 / 3, np.float32)
+
 
 def plain_pixels(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Where the brightness of an RGB image [H, W, 3] hardly changes along the row, noise aside: bool [H, W].
 
     The mean of |I(x + 1) - I(x - 1)| over 15 x 15 px, after a blur of 1.5 px, is below 3 of 255 there.
     """
-    grey = cv2.GaussianBlur(image.astype(np.float32).mean(axis=2), (0, 0), NOISE_BLUR)
+    grey = cv2.GaussianBlur(cv2.transform(image.astype(np.float32), _MEAN), (0, 0), NOISE_BLUR)
     step = np.abs(cv2.filter2D(grey, -1, np.array([[-1, 0, 1]], np.float32)))
     return np.asarray(cv2.blur(step, (WINDOW, WINDOW)) < MAX_STEP)
 
@@ -31,4 +33,4 @@ def mostly_plain(image: npt.NDArray[np.uint8]) -> bool:
 
     A dark image has small differences whatever it shows, and is not called plain.
     """
-    return bool(image.mean() >= DARK and plain_pixels(image).mean() >= MOSTLY)
+    return bool(np.mean(cv2.mean(image)[:3]) >= DARK and plain_pixels(image).mean() >= MOSTLY)
