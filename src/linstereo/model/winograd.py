@@ -39,8 +39,8 @@ def pays(weight: Tensor, *, height: int, width: int) -> bool:
 def _has_wide_vectors() -> bool:
     """Whether this is a processor like AMD's Zen 5, on which oneDNN's convolutions are as fast or faster.
 
-    It multiplies 512 bits at a time twice in a cycle, at a high rate, and memory cannot keep up with the transforms. The
-    rule is by what the processor is, not by a measurement: the same machine shall give the same digits every time.
+    It multiplies 512 bits at a time twice in a cycle, at a high rate, and memory cannot keep up with the transforms.
+    What the processor is decides, not a measurement: a machine shall give the same digits every time.
     """
     try:
         known = torch.cpu.get_capabilities()
