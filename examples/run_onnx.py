@@ -30,6 +30,9 @@ def main(model: str, left_name: str, right_name: str, out: str) -> None:
         size = [max(round(scale * side / step), -(-side // step)) * step for side in (width, height)]
         left, right = (cv2.resize(image, size, interpolation=cv2.INTER_CUBIC) for image in (left, right))
     inputs = {"left": left, "right": right}
+    if any(given.name == "tolerance" for given in session.get_inputs()):
+        # With the output "confidence": by how many px of these images a disparity may be off and still be right.
+        inputs["tolerance"] = np.array([left.shape[1] / width], np.float32)
     if config["start"] == "depth_prior":
         # x, y and disparity of sparse matches, [K, 3]; linstereo.geometry.sparse_matches finds some, without PyTorch.
         # Without any, refinement starts from zero disparity.

@@ -24,6 +24,7 @@ def tiny_checkpoint(tmp_path_factory):
         iterations=2,
         working_pixels=96 * 128,
         sharp_steps=True,
+        confidence=8,
     )
     return save_checkpoint(build(config), tmp_path_factory.mktemp("tiny") / "tiny.safetensors")
 

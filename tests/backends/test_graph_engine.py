@@ -54,7 +54,27 @@ def test_engines_agree_on_real_pictures(name, compact, exported):
     found = agreement(compact.engine, exported.engine, left, right, iterations=4)
     assert (found.height, found.width) == SIZES[name]
     assert found.percentile <= TOLERANCE
+    assert 0 < found.confidence <= TOLERANCE
     assert PERCENTILE == 99.9
+
+
+def test_exported_models_give_the_whole_result(compact, exported):
+    pair = images("room")
+    expected, found = (predictor.predict(*pair, occlusion=True) for predictor in (compact, exported))
+    assert exported.gives_confidence
+    np.testing.assert_allclose(found.confidence, expected.confidence, atol=0.01)
+    np.testing.assert_allclose(found.right_disparity, expected.right_disparity, atol=0.05)
+    assert (found.reliable() == expected.reliable()).mean() > 0.99
+
+
+def test_files_without_confidence(compact, tmp_path):
+    file = tmp_path / "disparity.onnx"
+    assert main(["export", "--iters", "1", "--no-confidence", "--out", str(file)]) == 0
+    predictor = linstereo.load(file)
+    assert not predictor.gives_confidence
+    result = predictor.predict(*images("room"))
+    assert result.confidence is None
+    np.testing.assert_allclose(result.disparity, compact.predict(*images("room"), iters=1).disparity, atol=0.05)
 
 
 needs_half_precision = pytest.mark.skipif(
@@ -66,17 +86,22 @@ needs_half_precision = pytest.mark.skipif(
 def test_half_precision_is_as_good_on_real_pictures(compact, compact_file, monkeypatch):
     """Wide images: eight bits do not hold a column of theirs."""
     pair = [cv2.resize(image, (640, 96), interpolation=cv2.INTER_AREA) for image in images("room")]
-    expected = compact.predict(*pair, scale=1).disparity
+    whole = compact.predict(*pair, scale=1)
+    expected = whole.disparity, whole.confidence
 
     def deviation():
         predictor = linstereo.load(compact_file, backend="openvino", precision="bfloat16")
         assert predictor.precision == "bfloat16"
-        return float(np.abs(predictor.predict(*pair, scale=1).disparity - expected).mean())
+        found = predictor.predict(*pair, scale=1)
+        return [float(np.abs(a - b).mean()) for a, b in zip((found.disparity, found.confidence), expected, strict=True)]
 
-    off = deviation()
-    assert 1e-3 < off < 0.1
+    px, sure = deviation()
+    assert 1e-3 < px < 0.1
+    assert 1e-4 < sure < 0.01
     monkeypatch.setattr(graph_engine, "_keep_precise", lambda _: None)
-    assert deviation() > 3 * off  # positions rounded, too
+    worse_px, worse_sure = deviation()  # positions rounded, too
+    assert worse_px > 3 * px
+    assert worse_sure > 3 * sure
 
 
 @needs_half_precision

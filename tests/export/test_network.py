@@ -47,12 +47,12 @@ def textured(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(wide[:, :-6]), np.ascontiguousarray(wide[:, 6:])
 
 
-def both(model, height, width, iterations=2):
+def both(model, height, width, iterations=2, tolerance=1.0):
     model = model.eval()
     pair = textured(height, width)
     matches = match_sparse(*pair) if model.start.needs_depth else None
     engines = [TorchEngine(model, device=torch.device("cpu")), GraphEngine(model, backend="onnx", threads=1)]
-    request = EngineRequest(*pair, iterations=iterations, matches=matches)
+    request = EngineRequest(*pair, iterations=iterations, matches=matches, tolerance=tolerance)
     return [engine.run(request) for engine in engines]
 
 
@@ -76,6 +76,21 @@ def test_every_variant_agrees(variant):
         assert found.disparity.shape == (height, width)
         assert expected.disparity.std() > 0.1
         np.testing.assert_allclose(found.disparity, expected.disparity, atol=2e-3)
+
+
+@pytest.mark.parametrize("cues", [False, True])
+def test_confidence_agrees(cues):
+    torch.manual_seed(0)
+    config = dataclasses.replace(TINY, coarse_iterations=1, confidence=8, confidence_cues=cues)
+    model = scattered_weights(build(config))
+    with torch.no_grad():
+        model.confidence_head.out.weight.normal_()
+    for height, width in SIZES:  # the second one is padded
+        for tolerance in (0.5, 3.0):
+            expected, found = both(model, height, width, tolerance=tolerance)
+            assert found.confidence.shape == (height, width)
+            assert expected.confidence.std() > 0.05
+            np.testing.assert_allclose(found.confidence, expected.confidence, atol=2e-3)
 
 
 @pytest.mark.parametrize("most_cells", [4000, 400])

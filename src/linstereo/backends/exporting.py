@@ -9,7 +9,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from linstereo.backends.engine import Engine, EngineRequest, Image
+from linstereo.backends.engine import Engine, EngineRequest, EngineResult, Image
 from linstereo.backends.graph_engine import GraphEngine
 from linstereo.backends.onnx_file import SUFFIX, read_onnx
 from linstereo.backends.torch_engine import TorchEngine
@@ -20,7 +20,7 @@ from linstereo.geometry.sparse_matches import match_sparse
 from linstereo.model.strides import PAD_TO
 
 TOLERANCE = 1e-2
-"""Largest difference, px, at the 99.9th percentile, between ONNX Runtime and PyTorch."""
+"""Largest difference, px or of confidences, at the 99.9th percentile, between ONNX Runtime and PyTorch."""
 PERCENTILE = 99.9
 SCALES = (1.0, 0.8)
 """Of the images on which both are compared: the graph must not be tied to one size."""
@@ -34,6 +34,7 @@ class Agreement(NamedTuple):
     percentile: float  # px, at `PERCENTILE`
     largest: float  # px
     mean: float  # disparity of the first one, px: a network that says 0 everywhere agrees with anything
+    confidence: float  # difference of the confidences at `PERCENTILE`; 0 without them
 
 
 def check_target(path: str | os.PathLike[str]) -> Path:
@@ -53,6 +54,7 @@ def export_model(
     trained: bool,
     licence: str,
     threads: int,
+    with_confidence: bool = True,
     pair: tuple[Image, Image] | None = None,
 ) -> list[Agreement]:
     """Write `path`, unless ONNX Runtime computes something else from it than PyTorch.
@@ -65,6 +67,7 @@ def export_model(
         trained: False for a network with random weights.
         licence: of the weights.
         threads: of ONNX Runtime.
+        with_confidence: whether the file tells how far its disparities can be trusted, if the network has learned it.
         pair: images [H, W, 3] to compare on; by default a small pair that is part of the package.
 
     Returns:
@@ -72,7 +75,14 @@ def export_model(
     """
     target = check_target(path)
     left, right = bundled_pair() if pair is None else pair
-    content = onnx_model(engine.model, iterations=iterations, name=name, trained=trained, licence=licence)
+    content = onnx_model(
+        engine.model,
+        iterations=iterations,
+        name=name,
+        trained=trained,
+        licence=licence,
+        with_confidence=with_confidence,
+    )
     with atomic_path(target) as temporary:
         temporary.write_bytes(content)
         other = GraphEngine(read_onnx(temporary), backend="onnx", threads=threads)
@@ -80,12 +90,14 @@ def export_model(
             agreement(engine, other, _scaled(left, scale), _scaled(right, scale), iterations=iterations)
             for scale in SCALES
         ]
-        if worst := [a for a in found if not a.percentile <= TOLERANCE]:
-            raise InputError(
-                f"the exported model differs from PyTorch's by {worst[0].percentile:.2g} px on images of "
-                f"{worst[0].width} x {worst[0].height} px, where {TOLERANCE:g} px are allowed, so {target} is not "
-                f"written; use the checkpoint itself"
-            )
+        for a in found:
+            for kind, off in ((" px", a.percentile), (" in its confidence", a.confidence)):
+                if not off <= TOLERANCE:
+                    raise InputError(
+                        f"the exported model differs from PyTorch's by {off:.2g}{kind} on images of {a.width} x "
+                        f"{a.height} px, where {TOLERANCE:g} is allowed, so {target} is not written; use the "
+                        "checkpoint itself"
+                    )
     return found
 
 
@@ -102,7 +114,15 @@ def agreement(one: Engine, other: Engine, left: Image, right: Image, *, iteratio
         percentile=float(np.percentile(difference, PERCENTILE)),
         largest=float(difference.max()),
         mean=float(results[0].disparity.mean()),
+        confidence=_confidence_difference(*results),
     )
+
+
+def _confidence_difference(one: EngineResult, other: EngineResult) -> float:
+    """At `PERCENTILE`; 0 unless both have confidences."""
+    if one.confidence is None or other.confidence is None:
+        return 0.0
+    return float(np.percentile(np.abs(one.confidence - other.confidence), PERCENTILE))
 
 
 def bundled_pair() -> tuple[Image, Image]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from linstereo.backends.engine import BackendName, EngineRequest, EngineResult
 from linstereo.backends.onnx_file import OnnxFile
 from linstereo.errors import InputError
-from linstereo.export.network import DISPARITY, LEFT, MATCHES, PRIOR, RIGHT
+from linstereo.export.network import CONFIDENCE, DISPARITY, LEFT, MATCHES, PRIOR, RIGHT, TOLERANCE
 from linstereo.export.onnx_model import exported_iterations, onnx_model
 from linstereo.export.volumes import PRECISE
 from linstereo.extras import require
@@ -43,7 +43,6 @@ class GraphEngine:
     """
 
     volumes: tuple[VolumeKind, ...] = ("stored",)
-    gives_confidence = False
     takes_start = False
     stops_early = False
 
@@ -73,6 +72,12 @@ class GraphEngine:
     def config(self) -> LinStereoConfig:
         """See `Engine.config`."""
         return self._source.config
+
+    @property
+    def gives_confidence(self) -> bool:
+        """See `Engine.gives_confidence`."""
+        source = self._source
+        return source.gives_confidence if isinstance(source, OnnxFile) else source.confidence_head is not None
 
     @property
     def needs_matches(self) -> bool:
@@ -116,6 +121,8 @@ class GraphEngine:
         matches = request.matches
         if matches is not None:
             inputs[MATCHES] = match_rows(matches)
+        if self.gives_confidence:
+            inputs[TOLERANCE] = np.array([request.tolerance], np.float32)
         outputs = self._compile(request.iterations)(inputs)
         for t in range(1, request.iterations + 1):
             if request.on_iteration is not None:
@@ -130,7 +137,7 @@ class GraphEngine:
                 negative=matches.negative,
                 min_inlier_share=self.config.prior_inlier_share,
             )
-        return EngineResult(outputs[DISPARITY], prior)
+        return EngineResult(outputs[DISPARITY], prior, outputs.get(CONFIDENCE))
 
 
 def match_rows(matches: SparseMatches) -> NDArray[np.float32]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from linstereo.checkpoints.checkpoint import parse_config
 from linstereo.errors import InputError
+from linstereo.export.confidence import CONFIDENCE
 from linstereo.export.onnx_model import FORMAT, LARGEST
 from linstereo.extras import require
 from linstereo.files import read_file, readable
@@ -27,8 +28,8 @@ OPERATORS = frozenset((
     "Gather", "GatherElements", "Greater", "GreaterOrEqual", "GridSample", "Identity", "If", "InstanceNormalization",
     "IsNaN", "LayerNormalization", "Less", "LessOrEqual", "Log", "MatMul", "Max", "MaxPool", "Min", "Mod", "Mul",
     "Neg", "Not", "Or", "Pad", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu",
-    "Reshape", "Resize", "Scan", "ScatterElements", "Shape", "Sigmoid", "Sin", "Slice", "Softmax", "Split", "Sqrt",
-    "Squeeze", "Sub", "Sum", "Tanh", "TopK", "Transpose", "Unsqueeze", "Where",
+    "Reshape", "Resize", "Scan", "ScatterElements", "Shape", "Sigmoid", "Sin", "Slice", "Softmax", "SpaceToDepth",
+    "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "TopK", "Transpose", "Unsqueeze", "Where",
 ))
 # fmt: on
 """Operators that the export may write."""
@@ -46,6 +47,7 @@ class OnnxFile:
         iterations: that it runs, always.
         name: of the model.
         trained: False for random weights.
+        gives_confidence: whether it has the output `confidence`.
     """
 
     content: bytes
@@ -53,6 +55,7 @@ class OnnxFile:
     iterations: int
     name: str
     trained: bool
+    gives_confidence: bool
 
 
 def read_onnx(path: str | os.PathLike[str]) -> OnnxFile:
@@ -86,7 +89,8 @@ def read_onnx(path: str | os.PathLike[str]) -> OnnxFile:
             raise ValueError
     except (KeyError, ValueError) as error:
         raise InputError(f"{file} has metadata that cannot be used; export the model again") from error
-    return OnnxFile(content, config, iterations, facts.get("name", "model"), trained)
+    sure = any(output.name == CONFIDENCE for output in proto.graph.output)
+    return OnnxFile(content, config, iterations, facts.get("name", "model"), trained, sure)
 
 
 def _check_graph(onnx: Any, proto: Any, file: Path) -> None:

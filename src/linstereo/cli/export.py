@@ -8,8 +8,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (
         "Write a model as one ONNX file of plain operators, for ONNX Runtime, OpenVINO and others: two RGB images of "
-        "any size in, the disparity out. Before the file is kept, ONNX Runtime runs it, and its disparities are "
-        "compared with PyTorch's on a pair of images at two sizes."
+        "any size in, disparity and confidence out. Before the file is kept, ONNX Runtime runs it, and what it says "
+        "is compared with PyTorch on a pair of images at two sizes."
     )
     parser.add_argument(
         "--model",
@@ -22,6 +22,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--pair", nargs=2, metavar=("LEFT", "RIGHT"), help="images to compare on (default: a small pair of the package)"
+    )
+    parser.add_argument(
+        "--no-confidence",
+        action="store_true",
+        help="disparity only, a few per cent faster, and no input but the images",
     )
     parser.add_argument(
         "--out", default="linstereo.onnx", metavar="FILE", help="the file to write (default: linstereo.onnx)"
@@ -55,11 +60,13 @@ def run(options: argparse.Namespace) -> None:
         trained=predictor.trained,
         licence="Apache-2.0" if bundled else "that of the checkpoint",
         threads=torch.get_num_threads(),
+        with_confidence=not options.no_confidence,
         pair=pair,
     )
     for a in found:
         print(
             f"{a.width} x {a.height} px: ONNX Runtime and PyTorch differ by {a.percentile:.1g} px at the "
             f"{PERCENTILE:g}th percentile, {a.largest:.1g} px at most (mean disparity {a.mean:.3g} px)"
+            + (f", confidences by {a.confidence:.1g}" if a.confidence else "")
         )
     print(f"written: {target} ({target.stat().st_size:,} bytes, T = {iterations})")

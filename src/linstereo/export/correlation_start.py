@@ -83,7 +83,7 @@ def _branch_values(g: Graph, volume: Volume, factor: int) -> StartValues:
 
 
 def correlation_start(g: Graph, mirrored: Value) -> StartValues:
-    """The start from the correlations [h, w, w] of one scale, last right column first."""
+    """The start from the correlations of one scale, see `mirrored_correlations`."""
     width = side(g, mirrored, 1)
     count = g.op("Add", g.op("Div", width, g.integers(2)), g.integers(1))  # disparities, D
     score = by_disparity(g, mirrored, width, count)
@@ -104,13 +104,14 @@ def correlation_start(g: Graph, mirrored: Value) -> StartValues:
 
 
 def by_disparity(g: Graph, mirrored: Value, width: Value, count: Value) -> Value:
-    """[h, w, w], last right column first, to disparities, [h, w, D]; what it holds outside the image means nothing.
+    """[h, w, 1 + w], last right column first, to disparities, [h, w, D]; what it holds outside means nothing.
 
-    In a row of the flattened map, disparity d of column x is at w - 1 + x * (w - 1) + d.
+    In a row of the flattened map, disparity d of column x is at (x + 1) * w + d.
     """
-    shorter = g.op("Sub", width, g.integers(1))
-    flat = cut(g, reshape(g, mirrored, 0, -1), 1, shorter, -1)
-    return cut(g, reshape_to(g, flat, 0, width, shorter), 2, 0, count)  # [h, w, w - 1] before
+    longer = g.op("Add", width, g.integers(1))
+    sheared = reshape_to(g, mirrored, 0, longer, width)
+    starts, ends = g.integers(1, 0), g.op("Concat", longer, count, axis=0)
+    return g.op("Slice", sheared, starts, ends, g.integers(1, 2), g.integers(1, 1))
 
 
 def matching_merit(g: Graph, score: Value, count: Value) -> Value:

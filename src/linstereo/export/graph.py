@@ -50,11 +50,11 @@ class Graph:
 
     def constant(self, values: ArrayLike, dtype: type[np.generic] = np.float32) -> Value:
         """A tensor that is part of the file; the same values are stored once."""
-        array = np.ascontiguousarray(np.asarray(values, dtype))
-        key = (array.dtype.str, array.shape, array.tobytes())
+        array = np.asarray(values, dtype, order="C")
+        key = (array.dtype.str, array.shape, array.tobytes())  # numbers are not vectors of one number
         if key not in self._constants:
             name = self._fresh("constant")
-            tensor = self._onnx.numpy_helper.from_array(array.reshape(np.shape(values)), name)
+            tensor = self._onnx.numpy_helper.from_array(array, name)
             if self is self._root:
                 self.initializers[name] = tensor
                 self._constants[key] = Value(name)

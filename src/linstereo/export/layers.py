@@ -17,20 +17,29 @@ FloatArray = NDArray[np.float32]
 
 
 def convolution(
-    g: Graph, x: Value, weight: FloatArray, bias: FloatArray | None, *, stride: int = 1, groups: int = 1, pad: int = -1
+    g: Graph,
+    x: Value,
+    weight: FloatArray,
+    bias: FloatArray | None,
+    *,
+    stride: int = 1,
+    groups: int = 1,
+    pad: int = -1,
+    dilation: int = 1,
 ) -> Value:
     """A convolution with an odd kernel that keeps the size, but for the stride, unless `pad` says otherwise."""
     kernel = list(weight.shape[2:])
     pads = [k // 2 for k in kernel] * 2 if pad < 0 else [pad] * 4
     inputs = [g.constant(weight)] + ([] if bias is None else [g.constant(bias)])
-    return g.op("Conv", x, *inputs, kernel_shape=kernel, pads=pads, strides=[stride, stride], group=groups)
+    steps = {"strides": [stride] * 2, "dilations": [dilation] * 2, "pads": pads}
+    return g.op("Conv", x, *inputs, name=None, kernel_shape=kernel, group=groups, **steps)
 
 
 def conv(g: Graph, x: Value, module: nn.Conv2d) -> Value:
     """`module` as it is."""
     bias = None if module.bias is None else array(module.bias)
-    stride, pad = int(module.stride[0]), int(module.padding[0])
-    return convolution(g, x, array(module.weight), bias, stride=stride, groups=module.groups, pad=pad)
+    steps = {"stride": int(module.stride[0]), "pad": int(module.padding[0]), "dilation": int(module.dilation[0])}
+    return convolution(g, x, array(module.weight), bias, groups=module.groups, **steps)
 
 
 def pointwise(g: Graph, x: Value, weight: FloatArray, bias: FloatArray | None) -> Value:

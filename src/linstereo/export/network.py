@@ -11,6 +11,7 @@ import numpy as np
 
 from linstereo.export.backbone_features import Features
 from linstereo.export.backbones import backbone_features
+from linstereo.export.confidence import CONFIDENCE, TOLERANCE, Outcome, confidence
 from linstereo.export.correlation_start import StartValues, start_from_volumes, with_coarse_pass
 from linstereo.export.depth_prior import MATCHES, PRIOR, PRIOR_VALUES, depth_prior_start
 from linstereo.export.graph import Graph, Value, cut, pooled, resized, side, transpose
@@ -23,7 +24,17 @@ from linstereo.model.linstereo import LinStereo
 from linstereo.model.starts import ZeroStart
 from linstereo.model.strides import PAD_TO
 
-__all__ = ["DISPARITY", "LEFT", "MATCHES", "PRIOR", "PRIOR_VALUES", "RIGHT", "write_network"]
+__all__ = [
+    "CONFIDENCE",
+    "DISPARITY",
+    "LEFT",
+    "MATCHES",
+    "PRIOR",
+    "PRIOR_VALUES",
+    "RIGHT",
+    "TOLERANCE",
+    "write_network",
+]
 
 LEFT, RIGHT, DISPARITY = Value("left"), Value("right"), "disparity"
 
@@ -34,18 +45,49 @@ class Evidence(NamedTuple):
     volumes: list[Volume]
     grids: list[Grid]
     hidden: list[Value]
-    disparity: Value
+    start: StartValues
     guide: Value | None
 
 
-def write_network(g: Graph, model: LinStereo, iterations: int) -> None:
-    """Add all nodes from the inputs `left` and `right` to the output `disparity`."""
+class Refined(NamedTuple):
+    """Where refinement ends."""
+
+    disparity: Value  # [1, 1, h, w], px of the 1/4 map
+    before: Value  # the same before the last iteration
+    hidden: list[Value]  # of all scales, finest first
+    full: Value  # the disparity upsampled, [1, 1, 4 h, 4 w], px of the full map
+
+
+def write_network(g: Graph, model: LinStereo, iterations: int, *, with_confidence: bool) -> None:
+    """Add all nodes from the inputs `left` and `right` to the output `disparity`.
+
+    Also those from the input `tolerance` to the output `confidence` if they are asked for; the model has to have
+    learned it.
+    """
     rows, columns = side(g, LEFT, 0), side(g, LEFT, 1)
     pair = image_pair(g)
     coarse = coarse_disparity(g, model, pair, model.start) if isinstance(model.start, CorrelationStart) else None
-    full = single_pass(g, model, pair, iterations, coarse=coarse)
-    whole = g.op("Squeeze", full, g.integers(0, 1))
-    g.op("Max", cut(g, cut(g, whole, 0, 0, rows), 1, 0, columns), g.constant(0.0), name=DISPARITY)
+    evidence = prepared(g, model, pair, coarse=coarse)
+    end = refined(g, model, evidence, iterations)
+
+    def visible(full: Value) -> Value:
+        return cut(g, cut(g, full, 2, 0, rows), 3, 0, columns)  # without what was padded
+
+    shown = visible(end.full)
+    g.op("Max", g.op("Squeeze", shown, g.integers(0, 1)), g.constant(0.0), name=DISPARITY)
+    if with_confidence:
+        assert model.confidence_head is not None
+        outcome = Outcome(
+            hidden=end.hidden[0],
+            volume=evidence.volumes[0],
+            disparity=end.disparity,
+            before=end.before,
+            start=evidence.start.disparity,
+            full=padded(g, shown),
+            cues=evidence.start.cues,
+        )
+        sure = confidence(g, model.confidence_head, outcome, TOLERANCE)
+        g.op("Squeeze", visible(sure), g.integers(0, 1), name=CONFIDENCE)
 
 
 def coarse_disparity(
@@ -60,7 +102,7 @@ def coarse_disparity(
         return None
     half = padded(g, half_size(g, pair))
     before = coarse_disparity(g, model, half, start, passes=passes - 1)
-    found = single_pass(g, model, half, start.coarse_iterations, coarse=before)
+    found = refined(g, model, prepared(g, model, half, coarse=before), start.coarse_iterations).full
     found = cut(g, cut(g, found, 2, 0, _half(g, side(g, pair, 2))), 3, 0, _half(g, side(g, pair, 3)))
     return g.op("Mul", pooled(g, found, 2, 2), g.constant(0.5))
 
@@ -89,22 +131,22 @@ def padded(g: Graph, images: Value) -> Value:
     return g.op("Pad", images, pads, mode="edge")
 
 
-def single_pass(g: Graph, model: LinStereo, pair: Value, iterations: int, *, coarse: Value | None) -> Value:
-    """Disparity [1, 1, H', W'] of padded images, without a coarse pass before unless `coarse` holds its result."""
-    evidence = prepared(g, model, pair, coarse=coarse)
-    disparity, hidden = evidence.disparity, evidence.hidden
+def refined(g: Graph, model: LinStereo, evidence: Evidence, iterations: int) -> Refined:
+    """All iterations and the upsampling."""
+    disparity, hidden = evidence.start.disparity, evidence.hidden
+    before = disparity
     for _ in range(iterations):
         motion: list[Value | None] = [None] * len(hidden)
         for i, (volume, encoder) in enumerate(zip(evidence.volumes, model.motion_encoders, strict=True)):
             scaled = disparity if i == 0 else g.op("Mul", pooled(g, disparity, 2**i, 2**i), g.constant(0.5**i))
             motion[i] = motion_features(g, encoder, volume, scaled)  # type: ignore[arg-type]
         hidden = updated(g, model.updater, hidden, motion, evidence.grids)
-        disparity = g.op("Add", disparity, residual(g, model.residual_head, hidden[0]))
-    return upsampled(g, model.upsampler, disparity, hidden[0], evidence.guide)
+        before, disparity = disparity, g.op("Add", disparity, residual(g, model.residual_head, hidden[0]))
+    return Refined(disparity, before, hidden, upsampled(g, model.upsampler, disparity, hidden[0], evidence.guide))
 
 
 def prepared(g: Graph, model: LinStereo, pair: Value, *, coarse: Value | None) -> Evidence:
-    """Everything before refinement."""
+    """Everything before refinement, without a coarse pass unless `coarse` holds its result."""
     features = backbone_features(g, model.backbone, pair, depth=model.start.needs_depth)
     cost_volumes = volumes(g, features.pyramid, model.cost_volumes)
     start = starting_point(g, model, features, cost_volumes, coarse)
@@ -120,7 +162,7 @@ def prepared(g: Graph, model: LinStereo, pair: Value, *, coarse: Value | None) -
         volumes=cost_volumes,
         grids=[grid(g, h, width // model.updater.heads) for h, width in zip(hidden, widths, strict=True)],
         hidden=hidden,
-        disparity=start.disparity,
+        start=start,
         guide=None if model.upsampler.guide is None else image_guide(g, model.upsampler.guide, left),
     )
 

@@ -7,7 +7,17 @@ from typing import Any
 
 from linstereo.errors import InputError
 from linstereo.export.graph import IR_VERSION, OPSET, Graph
-from linstereo.export.network import DISPARITY, LEFT, MATCHES, PRIOR, PRIOR_VALUES, RIGHT, write_network
+from linstereo.export.network import (
+    CONFIDENCE,
+    DISPARITY,
+    LEFT,
+    MATCHES,
+    PRIOR,
+    PRIOR_VALUES,
+    RIGHT,
+    TOLERANCE,
+    write_network,
+)
 from linstereo.extras import require
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.strides import PAD_TO
@@ -30,7 +40,9 @@ def exported_iterations(count: int) -> int:
     return count
 
 
-def onnx_model(model: LinStereo, *, iterations: int, name: str, trained: bool, licence: str) -> bytes:
+def onnx_model(
+    model: LinStereo, *, iterations: int, name: str, trained: bool, licence: str, with_confidence: bool = True
+) -> bytes:
     """The content of an ONNX file.
 
     Args:
@@ -39,13 +51,18 @@ def onnx_model(model: LinStereo, *, iterations: int, name: str, trained: bool, l
         name: of the model, for messages.
         trained: False for a network with random weights.
         licence: of the weights.
+        with_confidence: whether the graph tells how far its disparities can be trusted, if the network has learned it.
     """
+    sure = with_confidence and model.confidence_head is not None
     onnx = require("onnx", extra="export", purpose="writing an ONNX model")
     graph = Graph()
-    write_network(graph, model, exported_iterations(iterations))
+    write_network(graph, model, exported_iterations(iterations), with_confidence=sure)
     image = ["height", "width", 3]
     inputs = [_tensor(onnx, LEFT, onnx.TensorProto.UINT8, image), _tensor(onnx, RIGHT, onnx.TensorProto.UINT8, image)]
     outputs = [_tensor(onnx, DISPARITY, onnx.TensorProto.FLOAT, ["height", "width"])]
+    if sure:
+        inputs.append(_tensor(onnx, TOLERANCE, onnx.TensorProto.FLOAT, [1]))
+        outputs.append(_tensor(onnx, CONFIDENCE, onnx.TensorProto.FLOAT, ["height", "width"]))
     if model.start.needs_depth:
         inputs.append(_tensor(onnx, MATCHES, onnx.TensorProto.FLOAT, ["matches", 3]))
         outputs.append(_tensor(onnx, PRIOR, onnx.TensorProto.FLOAT, [len(PRIOR_VALUES)]))

@@ -14,7 +14,6 @@ from linstereo.export.graph import (
     Graph,
     Value,
     array,
-    backwards,
     cut,
     halves,
     pooled,
@@ -146,8 +145,13 @@ def lookup(g: Graph, volume: Volume, disparity: Value) -> Value:
 
 
 def mirrored_correlations(g: Graph, volume: Volume) -> Value:
-    """All correlations of the finest level, [h, w, w]: left column before right column, the last of those first.
+    """All correlations of the finest level, [h, w, 1 + w]: left column before right column, the last of those first.
 
-    They are multiplied anew: engines do that faster than they cut them out of the cells.
+    They are multiplied anew: engines do that faster than they cut them out of the cells. In front of them is a column
+    that means nothing.
     """
-    return g.op("MatMul", volume.queries, transpose(g, backwards(g, volume.right, 2), 1, 0, 2))
+    width = g.op("Squeeze", side(g, volume.right, 2))
+    falling = g.op("Range", width, g.constant(-1, np.int64), g.constant(-1, np.int64))  # w, w - 1, ... 0
+    columns = g.op("Min", falling, g.op("Sub", width, g.constant(1, np.int64)))
+    keys = g.op("Gather", volume.right, columns, axis=2)
+    return g.op("MatMul", volume.queries, transpose(g, keys, 1, 0, 2))

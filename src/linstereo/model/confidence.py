@@ -18,7 +18,8 @@ from linstereo.model.strides import FINEST
 RELATIVE_TOLERANCE = 0.05
 """Share of the true disparity by which a disparity may be off and still be right."""
 _OTHERS = 2 + 2 + FINEST**2  # channels besides hidden state, correlations and cues: updates, places, detail
-_INSIDE = 8.0  # cells from the right image's border beyond which a match counts as well inside
+INSIDE = 8.0
+"""Cells from the right image's border beyond which a match counts as well inside."""
 
 
 class Outcome(NamedTuple):
@@ -69,7 +70,7 @@ class ConfidenceHead(nn.Module):
     def features(self, outcome: Outcome) -> Tensor:
         """All that the head sees, [B, inputs, h, w], of about the size of 1; no weight of the head has a part in it."""
         columns = torch.arange(outcome.disparity.shape[-1], device=outcome.disparity.device)
-        inside = ((columns - outcome.disparity) / _INSIDE).clamp(-1, 1)
+        inside = ((columns - outcome.disparity) / INSIDE).clamp(-1, 1)
         detail = F.pixel_unshuffle(outcome.full, FINEST) - FINEST * outcome.disparity  # [B, 16, h, w]
         parts = [
             outcome.hidden,
