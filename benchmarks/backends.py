@@ -10,7 +10,7 @@ compares the two ways of writing the start's path costs: as a loop (Scan) and wr
 import argparse
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import cv2
 import numpy as np
@@ -20,6 +20,7 @@ import linstereo
 from linstereo.backends.engine import Engine, EngineRequest, Image
 from linstereo.backends.graph_engine import Compiled, GraphEngine, onnx_runtime
 from linstereo.cli.options import image_size
+from linstereo.efficiency.methods import installed_ways
 from linstereo.export.correlation_start import aggregated
 from linstereo.export.graph import IR_VERSION, OPSET, Graph, Value, cut, reshape, transpose
 from linstereo.geometry.sparse_matches import match_sparse
@@ -42,29 +43,34 @@ def main() -> None:
         compare_paths(*options.paths, threads=options.threads, rounds=options.rounds)
         return
     predictor = linstereo.load(options.model, device="cpu")
-    engines: list[Engine] = [predictor.engine]
-    engines += [GraphEngine(predictor.model, backend=b, threads=options.threads) for b in ("onnx", "openvino")]
+    engines: dict[str, Engine] = {
+        str(way): predictor.engine
+        if way.backend == "torch"
+        else GraphEngine(predictor.model, backend=way.backend, threads=options.threads, precision=way.precision)
+        for way in installed_ways()
+    }
     left, right = read_pair(*options.pair)
-    print("| size | backend | 99.9th percentile, px | largest, px | CPU s | of PyTorch's |\n|---|---|---|---|---|---|")
+    print("| size | backend | mean, px | 99.9th percentile, px | largest, px | CPU s | of PyTorch's |\n|" + 7 * "---|")
     for height, width in options.sizes:
         pair = [np.asarray(cv2.resize(image, (width, height)), np.uint8) for image in (left, right)]
         compare(engines, pair[0], pair[1], iterations=predictor.iterations(options.iters), rounds=options.rounds)
 
 
-def compare(engines: Sequence[Engine], left: Image, right: Image, *, iterations: int, rounds: int) -> None:
-    matches = match_sparse(left, right) if engines[0].needs_matches else None
+def compare(engines: Mapping[str, Engine], left: Image, right: Image, *, iterations: int, rounds: int) -> None:
+    """Rows of a table; the first engine is PyTorch's."""
+    matches = match_sparse(left, right) if next(iter(engines.values())).needs_matches else None
     request = EngineRequest(left, right, iterations=iterations, matches=matches)
 
     def run(engine: Engine) -> np.ndarray:
         return engine.run(request).disparity
 
-    expected = run(engines[0])
-    errors = [np.abs(run(engine) - expected) for engine in engines]
-    seconds = take_turns([functools.partial(run, engine) for engine in engines], rounds)
-    for engine, error, taken in zip(engines, errors, seconds, strict=True):
+    found = [run(engine) for engine in engines.values()]
+    errors = [np.abs(disparity - found[0]) for disparity in found]
+    seconds = take_turns([functools.partial(run, engine) for engine in engines.values()], rounds)
+    for name, error, taken in zip(engines, errors, seconds, strict=True):
         ratio = np.median(np.divide(taken, seconds[0]))
         print(
-            f"| {left.shape[0]}x{left.shape[1]} | {engine.backend} | {np.percentile(error, 99.9):.1e} | "
+            f"| {left.shape[0]}x{left.shape[1]} | {name} | {error.mean():.1e} | {np.percentile(error, 99.9):.1e} | "
             f"{error.max():.1e} | {np.median(taken):.2f} | {ratio:.2f} |",
             flush=True,
         )
