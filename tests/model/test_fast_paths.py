@@ -10,12 +10,14 @@ from linstereo.model.backbone.compact import CompactBackbone
 from linstereo.model.cost_volume import FeatureProjection, OnTheFlyVolume, StoredVolume
 from linstereo.model.fast_paths import (
     InstanceNorm,
+    add_product_,
     conv_of_parts,
     fast,
     half_size,
     linear,
     linear_gelu,
     plain_paths,
+    product,
     single_channel_conv,
     tanh_,
     tanh_of_map_,
@@ -26,6 +28,12 @@ from linstereo.model.updater import ConvGRUUnit, MotionEncoder, PALAUnit, Residu
 from linstereo.model.upsample import ConvexUpsampler, ImageGuide
 
 pytestmark = pytest.mark.usefixtures("seed")
+
+
+@pytest.fixture(params=["MKL", "oneDNN"], autouse=True)
+def products(request, processor):
+    """All of them with either way of multiplying matrices."""
+    processor(cpu_name="AMD", avx512_f=request.param == "oneDNN")
 
 
 @pytest.fixture
@@ -104,6 +112,28 @@ def test_linear_and_gelu_without_the_fused_operation(monkeypatch):
     x = torch.randn(5, 12)
     with torch.no_grad():
         assert torch.equal(linear_gelu(layer, x), F.gelu(layer(x)))
+
+
+@pytest.mark.parametrize("bias", [None, torch.linspace(-1, 1, 24)])
+def test_products(bias, products):
+    rows, weight, total = torch.randn(37, 16), torch.randn(24, 16), torch.randn(37, 24)
+    with torch.no_grad():
+        expected = F.linear(rows, weight, bias)
+        torch.testing.assert_close(product(rows, weight, bias), expected, rtol=1e-5, atol=1e-5)
+        sums = total.clone()
+        add_product_(sums[5:20], rows[5:20], weight, bias)
+        torch.testing.assert_close(sums[5:20], (expected + total)[5:20], rtol=1e-5, atol=1e-5)
+        assert torch.equal(sums[:5], total[:5])
+
+
+def test_products_are_onednns_where_these_are_faster(processor, monkeypatch):
+    processor(cpu_name="AMD", avx512_f=True)
+    assert fast_paths._products_by_onednn()
+    processor(cpu_name="Intel", avx512_f=True)
+    assert not fast_paths._products_by_onednn()
+    monkeypatch.setattr(fast_paths.F, "linear", lambda *_: torch.zeros(()))
+    processor(cpu_name="AMD", avx512_f=True)
+    assert not fast_paths._products_by_onednn()  # not if they are wrong
 
 
 def test_linear_in_chunks(monkeypatch):

@@ -42,19 +42,6 @@ def test_maps_in_the_other_order_are_taken_too():
     torch.testing.assert_close(winograd_conv([x], weight, None), F.conv2d(x, weight, padding=1), rtol=1e-4, atol=1e-4)
 
 
-@pytest.fixture
-def processor(monkeypatch):
-    """Sets what PyTorch says of the processor."""
-
-    def pretend(**capabilities):
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-        winograd._has_wide_vectors.cache_clear()
-
-    yield pretend
-    monkeypatch.undo()
-    winograd._has_wide_vectors.cache_clear()
-
-
 def test_processors_on_which_onednn_keeps_up_do_without(processor):
     wide = torch.empty(128, 128, 3, 3)
     for name, vectors, taken in (
@@ -69,7 +56,7 @@ def test_processors_on_which_onednn_keeps_up_do_without(processor):
 
 
 def test_wide_convolutions_on_large_maps_are_taken(processor):
-    processor(cpu_name="a processor with AVX2")
+    processor(cpu_name="a processor with AVX2", avx2=True)
     wide, narrow = torch.empty(LEAST_CHANNELS, 128, 3, 3), torch.empty(LEAST_CHANNELS - 1, 128, 3, 3)
     assert pays(wide, height=120, width=160)
     assert not pays(narrow, height=120, width=160)

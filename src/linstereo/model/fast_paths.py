@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from linstereo.model.processor import is_amd_with_avx512
 from linstereo.model.winograd import pays, winograd_conv
 
 CHUNK = 1 << 17
@@ -60,10 +61,48 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if not fast(x) or bias is None:
         return F.linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])
+    if _products_by_onednn():
+        return product(rows, weight, bias).view(*x.shape[:-1], -1)
     out = rows.new_empty(len(rows), len(weight))
     for part in chunks(out):
         torch.addmm(bias, rows[part], weight.t(), out=out[part])
     return out.view(*x.shape[:-1], -1)
+
+
+def product(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`F.linear` of rows [N, in] for fast paths: a weight [out, in] and a bias [out] give [N, out]."""
+    if _products_by_onednn():
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "none")
+        return found
+    out = rows @ weight.t()
+    return out if bias is None else out.add_(bias)
+
+
+def add_product_(total: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
+    """Add `product` to a total [N, out], which is overwritten."""
+    if _products_by_onednn():
+        total.copy_(torch.ops.mkldnn._linear_pointwise.binary(rows, total, weight, bias, "add"))
+        return
+    total.addmm_(rows, weight.t())
+    if bias is not None:
+        total.add_(bias)
+
+
+@functools.cache
+def _products_by_onednn() -> bool:
+    """Whether oneDNN's matrix products are faster here and PyTorch offers them, tried once."""
+    if not is_amd_with_avx512():
+        return False
+    x, weight = torch.linspace(-3, 3, 32 * 16).view(32, 16), torch.linspace(-1, 1, 8 * 16).view(8, 16)
+    bias, total = torch.linspace(0, 1, 8), torch.linspace(-2, 2, 32 * 8).view(32, 8)
+    with torch.no_grad():
+        try:
+            plain = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "none")
+            added = torch.ops.mkldnn._linear_pointwise.binary(x, total, weight, bias, "add")
+        except (AttributeError, RuntimeError, TypeError):
+            return False
+        expected = F.linear(x, weight, bias)
+        return torch.allclose(plain, expected, rtol=1e-4) and torch.allclose(added, expected + total, rtol=1e-4)
 
 
 def linear_gelu(layer: nn.Linear, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linstereo.model.fast_paths import chunks, fast, linear, linear_gelu
+from linstereo.model.fast_paths import add_product_, chunks, fast, linear, linear_gelu, product
 from linstereo.model.layers import DepthwiseConv
 from linstereo.model.precision import at_least_float32, without_autocast
 
@@ -260,7 +260,7 @@ class PALA(nn.Module):
         key_weight, key_bias = self.query_key.weight[dim:], self.query_key.bias[dim:]
         products, key_sum = values.new_zeros(self.heads, dim // self.heads, dim // self.heads), values.new_zeros(dim)
         for part in chunks(values):
-            key = _kernel_in_place((values[part] @ key_weight.t()).add_(key_bias))
+            key = _kernel_in_place(product(values[part], key_weight, key_bias))
             key_sum += key.sum(dim=0)
             products += _products_of_heads(_rotate_in_place(key, table[part]), values[part], self.heads)
         return Summary(products.div_(count).unsqueeze(0), key_sum.div_(count).view(1, self.heads, -1), count)
@@ -279,15 +279,15 @@ class PALA(nn.Module):
         out = torch.zeros_like(x) if plus is None else plus
         sums = out.view(values.shape)
         for part in chunks(values):
-            query = _kernel_in_place((values[part] @ query_weight.t()).add_(query_bias))
+            query = _kernel_in_place(product(values[part], query_weight, query_bias))
             factor = (query @ of_key).add_(EPSILON).reciprocal_() @ to_channels  # the same in all channels of a head
             attended = _apply_to_heads(_rotate_in_place(query, table[part]), of_value).mul_(factor)
             if local is not None:
                 attended += local[part]
             if self.context is not None:
-                context = (inputs[part] @ self.context.weight.t()).add_(self.context.bias)
+                context = product(inputs[part], self.context.weight, self.context.bias)
                 attended *= F.silu(context, inplace=True)
-            sums[part].addmm_(attended, self.aggregate.weight.t()).add_(self.aggregate.bias)
+            add_product_(sums[part], attended, self.aggregate.weight, self.aggregate.bias)
         return out
 
 
@@ -392,5 +392,5 @@ class PALABlock(nn.Module):
         rows = x.flatten(0, 2)  # [N, C]
         for part in chunks(rows):
             wide = linear_gelu(widen, self.norm2(rows[part]))
-            rows[part].addmm_(wide, narrow.weight.t()).add_(narrow.bias)
+            add_product_(rows[part], wide, narrow.weight, narrow.bias)
         return rows.view(x.shape)

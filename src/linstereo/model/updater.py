@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from linstereo.model.fast_paths import (
+    add_product_,
     chunks,
     conv_of_parts,
     fast,
@@ -129,10 +130,10 @@ class PALAUnit(nn.Module):
             product = F.linear(maps[i].permute(0, 2, 3, 1), parts[i]).permute(0, 3, 1, 2)
             total += _enlarged(product, hidden).permute(0, 2, 3, 1)
         sums = total.view(-1, total.shape[-1])
-        products = [(_rows(maps[i]), parts[i].t()) for i in fine]
+        products = [(_rows(maps[i]), parts[i].contiguous()) for i in fine]
         for part in chunks(sums):
             for rows, weight in products:
-                sums[part].addmm_(rows[part], weight)
+                add_product_(sums[part], rows[part], weight)
         return total
 
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from linstereo.model.fast_paths import channels_last, chunks, conv_of_parts, fast
+from linstereo.model.fast_paths import channels_last, chunks, conv_of_parts, fast, product
 from linstereo.model.layers import PointwiseConv
 from linstereo.model.strides import FINEST
 
@@ -119,7 +119,7 @@ class ConvexUpsampler(nn.Module):
     def _in_chunks(self, disparity: Tensor, features: Tensor, last: PointwiseConv) -> Tensor:
         """`convex_upsample` with the scores of `features` [B, h, w, C], some pixels at a time: none leave the cache."""
         assert last.bias is not None
-        weight, bias = SOFTNESS * last.weight.flatten(1).t(), SOFTNESS * last.bias
+        weight, bias = SOFTNESS * last.weight.flatten(1), SOFTNESS * last.bias
         cells = self.factor**2
         rows, neighbours = (
             features.flatten(0, 2),
@@ -127,7 +127,7 @@ class ConvexUpsampler(nn.Module):
         )  # [N, C], [N, 9, 1]
         fine = rows.new_empty(len(rows), cells)
         for part in chunks(bias.expand(len(rows), -1)):
-            shares = (rows[part] @ weight).add_(bias).view(-1, 9, cells)
+            shares = product(rows[part], weight, bias).view(-1, 9, cells)
             shares.sub_(shares.amax(dim=1, keepdim=True)).exp_()
             total = shares.sum(dim=1)
             torch.div(shares.mul_(neighbours[part]).sum(dim=1), total, out=fine[part])

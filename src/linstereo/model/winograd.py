@@ -14,6 +14,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from linstereo.model.processor import is_zen5
+
 OUT, IN = 4, 6
 """Side of the outputs and of the inputs of a tile."""
 LEAST_CHANNELS = 80
@@ -28,25 +30,11 @@ def pays(weight: Tensor, *, height: int, width: int) -> bool:
     """Whether it is faster than oneDNN for a weight [C, D, k, k], stride 1, and maps of height x width positions."""
     return (
         weight.shape[-2:] == (3, 3)
-        and not _has_wide_vectors()
+        and not is_zen5()
         and min(weight.shape[:2]) >= LEAST_CHANNELS
         and weight.shape[1] * height * width >= LEAST_VALUES
         and min(height, width) >= IN
     )
-
-
-@functools.cache
-def _has_wide_vectors() -> bool:
-    """Whether this is a processor like AMD's Zen 5, on which oneDNN's convolutions are as fast or faster.
-
-    It multiplies 512 bits at a time twice in a cycle, at a high rate, and memory cannot keep up with the transforms.
-    What the processor is decides, not a measurement: a machine shall give the same digits every time.
-    """
-    try:
-        known = torch.cpu.get_capabilities()
-    except (AttributeError, RuntimeError):  # older PyTorch, or a processor that it cannot describe
-        return False
-    return str(known.get("cpu_name", "")).startswith("AMD") and bool(known.get("avx512_vp2intersect"))
 
 
 def winograd_conv(parts: Sequence[Tensor], weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
