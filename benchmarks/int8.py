@@ -24,8 +24,8 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 import linstereo
 from backends import take_turns
-from linstereo.backends.graph_engine import GraphEngine
 from linstereo.cli.options import image_size
+from linstereo.export.onnx_model import onnx_model
 from linstereo.image_pairs import read_pair
 from linstereo.synthesis.engine import EngineSettings, StereoEngine
 
@@ -72,7 +72,7 @@ def in_openvino(file: Path, inputs: dict[str, Any], threads: int) -> Run:
     core = openvino.Core()
     model = core.read_model(file)
     model.reshape({name: list(value.shape) for name, value in inputs.items()})
-    compiled = core.compile_model(model, "CPU", {"INFERENCE_NUM_THREADS": threads})
+    compiled = core.compile_model(model, "CPU", {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"})
     return lambda: np.asarray(next(iter(compiled(inputs).values())))
 
 
@@ -91,8 +91,15 @@ def main() -> None:
     assert predictor.model is not None
     with tempfile.TemporaryDirectory() as folder:
         exact, quantised = Path(folder) / "float32.onnx", Path(folder) / "int8.onnx"
-        engine = GraphEngine(predictor.model, backend="onnx", threads=options.threads)
-        exact.write_bytes(engine.content(predictor.iterations(None)))
+        content = onnx_model(
+            predictor.model,
+            iterations=predictor.iterations(None),
+            name=predictor.name,
+            trained=True,
+            licence="Apache-2.0",
+            with_confidence=False,
+        )
+        exact.write_bytes(content)
         quantize_static(
             exact,
             quantised,
