@@ -61,17 +61,18 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if not fast(x) or bias is None:
         return F.linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])
-    if _products_by_onednn():
-        return product(rows, weight, bias).view(*x.shape[:-1], -1)
     out = rows.new_empty(len(rows), len(weight))
     for part in chunks(out):
-        torch.addmm(bias, rows[part], weight.t(), out=out[part])
+        if _suits_onednn(rows[part]):
+            out[part] = product(rows[part], weight, bias)
+        else:
+            torch.addmm(bias, rows[part], weight.t(), out=out[part])
     return out.view(*x.shape[:-1], -1)
 
 
 def product(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`F.linear` of rows [N, in] for fast paths: a weight [out, in] and a bias [out] give [N, out]."""
-    if _products_by_onednn():
+    if _suits_onednn(rows):
         found: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "none")
         return found
     out = rows @ weight.t()
@@ -80,12 +81,21 @@ def product(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def add_product_(total: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
     """Add `product` to a total [N, out], which is overwritten."""
-    if _products_by_onednn():
+    if _suits_onednn(rows):
         total.copy_(torch.ops.mkldnn._linear_pointwise.binary(rows, total, weight, bias, "add"))
         return
     total.addmm_(rows, weight.t())
     if bias is not None:
         total.add_(bias)
+
+
+def _suits_onednn(rows: Tensor) -> bool:
+    """Whether oneDNN is to multiply rows [N, in]: whole chunks only, since it keeps a megabyte for each shape it saw.
+
+    There are a few of these, but every size of images has its own rests.
+    """
+    count = len(rows)
+    return 0 < count <= CHUNK and CHUNK // (CHUNK // count) == count and _products_by_onednn()
 
 
 @functools.cache
