@@ -106,6 +106,13 @@ def test_large_images_start_from_a_coarser_volume(most_cells, monkeypatch):
     assert np.abs(finest.disparity - expected.disparity).max() > 0.1  # the start was another one
 
 
+def test_numbers_and_vectors_of_one_number_are_different_constants():
+    g = Graph()
+    number, vector = g.constant(1, np.int64), g.integers(1)
+    assert [list(g.initializers[name].dims) for name in (number, vector)] == [[], [1]]
+    assert (g.constant(1, np.int64), g.integers(1)) == (number, vector)
+
+
 def test_depth_anything_with_its_depth_prior_agrees():
     torch.manual_seed(0)
     config = dataclasses.replace(TINY, backbone="vits", start="depth_prior", guide=0)
