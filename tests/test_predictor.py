@@ -255,6 +255,16 @@ def test_plain_images_are_not_enlarged_as_far(predictor, pair, monkeypatch):
     assert predictor.plan_of(plain) == predictor.plan(64, 96)
 
 
+def test_the_allocator_is_asked_only_if_memory_is_short(predictor, pair, monkeypatch):
+    asked = []
+    monkeypatch.setattr("linstereo.memory_limits._kept_by_allocator", lambda: asked.append(1) or 1 << 40)
+    predictor.predict(*pair, iters=1)
+    assert not asked
+    monkeypatch.setattr("linstereo.memory_limits._system_memory", lambda _: 1)
+    predictor.predict(*pair, iters=1)  # with what the allocator has
+    assert asked
+
+
 def test_frames_of_a_sequence_are_enlarged_as_the_first(predictor, pair, monkeypatch):
     config = dataclasses.replace(predictor.model.config, working_pixels=4 * 64 * 96, plain_pixels=96 * 128)
     monkeypatch.setattr(predictor.model, "config", config)

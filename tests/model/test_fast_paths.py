@@ -34,6 +34,7 @@ pytestmark = pytest.mark.usefixtures("seed")
 def products(request, processor):
     """All of them with either way of multiplying matrices."""
     processor(cpu_name="AMD", avx512_f=request.param == "oneDNN")
+    return request.param
 
 
 @pytest.fixture
@@ -115,15 +116,24 @@ def test_linear_and_gelu_without_the_fused_operation(monkeypatch):
 
 
 @pytest.mark.parametrize("bias", [None, torch.linspace(-1, 1, 24)])
-def test_products(bias, products):
-    rows, weight, total = torch.randn(37, 16), torch.randn(24, 16), torch.randn(37, 24)
+def test_products(bias):
+    part = slice(5, 5 + fast_paths.CHUNK // 16)  # a whole chunk
+    count = part.stop + 3
+    rows, weight, total = torch.randn(count, 16), torch.randn(24, 16), torch.randn(count, 24)
     with torch.no_grad():
         expected = F.linear(rows, weight, bias)
-        torch.testing.assert_close(product(rows, weight, bias), expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(product(rows[part], weight, bias), expected[part], rtol=1e-4, atol=1e-5)
         sums = total.clone()
-        add_product_(sums[5:20], rows[5:20], weight, bias)
-        torch.testing.assert_close(sums[5:20], (expected + total)[5:20], rtol=1e-5, atol=1e-5)
+        add_product_(sums[part], rows[part], weight, bias)
+        torch.testing.assert_close(sums[part], (expected + total)[part], rtol=1e-4, atol=1e-5)
         assert torch.equal(sums[:5], total[:5])
+        assert torch.equal(sums[part.stop :], total[part.stop :])
+
+
+def test_onednn_multiplies_whole_chunks_only(products):
+    whole = [fast_paths.CHUNK // width for width in (16, 48, 64, 128)]
+    assert [fast_paths._suits_onednn(torch.empty(n, 1)) for n in whole] == [products == "oneDNN"] * 4
+    assert not any(fast_paths._suits_onednn(torch.empty(n, 1)) for n in (1, 37, 300, 1025, 2000, whole[0] + 1))
 
 
 def test_products_are_onednns_where_these_are_faster(processor, monkeypatch):

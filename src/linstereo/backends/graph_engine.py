@@ -201,10 +201,10 @@ def openvino(content: bytes, threads: int, *, precision: str = "float32") -> Com
 
 
 def _keep_precise(model: Any) -> None:
-    """Let OpenVINO compute the positions of lookups in single precision.
+    """Let OpenVINO compute in single precision what has such a name, above all the positions of lookups.
 
     It does so with all that leads to an output without a convolution or a matrix product between, as the disparities
-    do; so the positions become outputs.
+    do; so these become outputs.
     """
     names = [name for output in _outputs(model) for name in output.get_names() if name.startswith(PRECISE)]
     if not names:

@@ -119,11 +119,6 @@ def cut(g: Graph, x: Value, axis: int, start: "int | Value" = 0, end: "int | Val
     return g.op("Slice", x, *ends, g.integers(axis), g.integers(step))
 
 
-def backwards(g: Graph, x: Value, axis: int) -> Value:
-    """In reverse order along one axis."""
-    return cut(g, x, axis, END, -END, -1)
-
-
 def halves(g: Graph, x: Value, axis: int) -> list[Value]:
     """Two equal parts along an axis."""
     return g.ops("Split", x, names=g.fresh("half", 2), axis=axis, num_outputs=2)

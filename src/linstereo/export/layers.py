@@ -31,15 +31,16 @@ def convolution(
     kernel = list(weight.shape[2:])
     pads = [k // 2 for k in kernel] * 2 if pad < 0 else [pad] * 4
     inputs = [g.constant(weight)] + ([] if bias is None else [g.constant(bias)])
-    steps = {"strides": [stride] * 2, "dilations": [dilation] * 2, "pads": pads}
-    return g.op("Conv", x, *inputs, name=None, kernel_shape=kernel, group=groups, **steps)
+    steps, gaps = [stride, stride], [dilation, dilation]
+    return g.op("Conv", x, *inputs, kernel_shape=kernel, pads=pads, strides=steps, dilations=gaps, group=groups)
 
 
 def conv(g: Graph, x: Value, module: nn.Conv2d) -> Value:
     """`module` as it is."""
     bias = None if module.bias is None else array(module.bias)
-    steps = {"stride": int(module.stride[0]), "pad": int(module.padding[0]), "dilation": int(module.dilation[0])}
-    return convolution(g, x, array(module.weight), bias, groups=module.groups, **steps)
+    stride, pad, dilation = (int(pair[0]) for pair in (module.stride, module.padding, module.dilation))
+    weight = array(module.weight)
+    return convolution(g, x, weight, bias, stride=stride, groups=module.groups, pad=pad, dilation=dilation)
 
 
 def pointwise(g: Graph, x: Value, weight: FloatArray, bias: FloatArray | None) -> Value:

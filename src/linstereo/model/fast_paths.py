@@ -92,10 +92,12 @@ def add_product_(total: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | Non
 def _suits_onednn(rows: Tensor) -> bool:
     """Whether oneDNN is to multiply rows [N, in]: whole chunks only, since it keeps a megabyte for each shape it saw.
 
-    There are a few of these, but every size of images has its own rests.
+    There are a few of these, one for each width of maps, but every size of images has its own rests.
     """
     count = len(rows)
-    return 0 < count <= CHUNK and CHUNK // (CHUNK // count) == count and _products_by_onednn()
+    # Of so many rows only few numbers are CHUNK divided by a width; of fewer, all are.
+    whole = count <= CHUNK <= count**2 and CHUNK // (CHUNK // count) == count
+    return whole and _products_by_onednn()
 
 
 @functools.cache
