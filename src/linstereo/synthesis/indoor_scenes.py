@@ -67,7 +67,7 @@ def fill_workshop(builder: SceneBuilder, meshes: MeshFolder | None) -> None:
     far, floor, behind = _before_a_wall(builder, reach=(1.3, 4), floor=(1.0, 1.5), wall=(1.02, 1.5), tilted=False)
     for z in near / rng.uniform(near / far, 0.9, int(rng.integers(2, 7))):
         ray = builder.shot.level_ray(rng.uniform(0, 1), 0.5)
-        thing = open_thing(rng, z * rng.uniform(0.35, 1.1))
+        thing = open_thing(rng, z * rng.uniform(0.35, 1.1), meshes)
         builder.add_thing(placed(thing, at=(ray[0] * z, floor, z), turn=rng.uniform(0, 2 * np.pi)))
     for z in near / rng.uniform(near / far, 0.9, int(rng.integers(4, 25))):
         ray = builder.shot.level_ray(rng.uniform(-0.05, 1.05), 0.5)

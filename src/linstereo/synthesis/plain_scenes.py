@@ -32,7 +32,7 @@ def fill_plain_room(builder: SceneBuilder, meshes: MeshFolder | None) -> None:
     for z in near / rng.uniform(near / far, 1.0, int(rng.integers(1, 5))):
         _block(builder, z, floor)
     for z in near / rng.uniform(near / far, 1.0, int(rng.integers(0, 4))):
-        _stand(builder, furniture_thing(rng, z * rng.uniform(0.2, 0.8)), z, floor)
+        _stand(builder, furniture_thing(rng, z * rng.uniform(0.2, 0.8), meshes), z, floor)
     for _ in range(int(rng.integers(1, 3)) if rng.random() < 0.35 else 0):
         _screen(builder, near / rng.uniform(near / far, 1.0), floor)
     for z in near / rng.uniform(near / far, 1.0, int(rng.integers(1, 14))):

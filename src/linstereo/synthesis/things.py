@@ -30,26 +30,38 @@ from linstereo.synthesis.shapes import (
 Thing = list[tuple[Mesh, str]]
 """Meshes standing on y = 0 about the origin, each with its use (see `MaterialStock.material`)."""
 Maker = Callable[[np.random.Generator, float], Thing]
+FILE_USES = ("any", "any", "plain", "plain", "wood", "metal", "cloth", "paint", "dark", "print")
+"""What the parts of meshes from files are made of."""
 
 
 def small_thing(rng: np.random.Generator, size: float, meshes: MeshFolder | None = None) -> Thing:
     """Something that lies about on tables and floors, at most about `size` metres large."""
     if meshes is not None and rng.random() < 0.35:
-        return [(file_thing(rng, size, meshes), "any")]
+        return file_thing(rng, size, meshes)
     return _pick(rng, SMALL)(rng, size)
 
 
-def file_thing(rng: np.random.Generator, size: float, meshes: MeshFolder) -> Mesh:
-    """A mesh from the folder, upright on y = 0, `size` metres large, its texture coordinates in metres."""
-    mesh = meshes.random(rng)
-    mesh = Mesh(mesh.vertices, mesh.faces, mesh.uv * np.float32(size), mesh.normals)
-    return standing(moved(mesh, rotation=yaw(rng.uniform(0, 2 * np.pi)), scale=size))
+def file_thing(rng: np.random.Generator, size: float, meshes: MeshFolder) -> Thing:
+    """A mesh from the folder, upright on y = 0, `size` metres large, its texture coordinates in metres.
+
+    Its parts are of different materials.
+    """
+    parts = meshes.random(rng)
+    rotation = yaw(rng.uniform(0, 2 * np.pi))
+    turned_parts = [
+        moved(Mesh(p.vertices, p.faces, p.uv * np.float32(size), p.normals), rotation=rotation, scale=size)
+        for p in parts
+    ]
+    corners = np.concatenate([part.vertices for part in turned_parts])
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    foot = (-(low[0] + high[0]) / 2, -high[1], -(low[2] + high[2]) / 2)
+    return [(moved(part, translation=foot), str(rng.choice(FILE_USES))) for part in turned_parts]
 
 
 def floating_thing(rng: np.random.Generator, size: float, meshes: MeshFolder | None = None) -> Thing:
     """Anything at all, turned any way about the origin, at most about `size` metres large."""
     if meshes is not None and rng.random() < 0.4:
-        thing: Thing = [(file_thing(rng, size, meshes), "any")]
+        thing = file_thing(rng, size, meshes)
     else:
         thing = _pick(rng, FLOATING)(rng, size)
     corners = np.concatenate([mesh.vertices for mesh, _ in thing])
@@ -183,13 +195,17 @@ def screen_thing(rng: np.random.Generator, size: float) -> Thing:
     return [(twigs, "wood"), (leaves, "leaf")]
 
 
-def open_thing(rng: np.random.Generator, size: float) -> Thing:
-    """Something large with gaps, standing: a machine, a plant, a rack, a chair, a bicycle, a screen."""
+def open_thing(rng: np.random.Generator, size: float, meshes: MeshFolder | None = None) -> Thing:
+    """Something large with gaps, standing: a machine, a plant, a rack, a chair, a bicycle, a screen, or any mesh."""
+    if meshes is not None and rng.random() < 0.5:
+        return file_thing(rng, size, meshes)
     return _pick(rng, OPEN)(rng, size)
 
 
-def furniture_thing(rng: np.random.Generator, size: float) -> Thing:
-    """A piece of furniture, standing."""
+def furniture_thing(rng: np.random.Generator, size: float, meshes: MeshFolder | None = None) -> Thing:
+    """A piece of furniture, or any mesh, standing."""
+    if meshes is not None and rng.random() < 0.5:
+        return file_thing(rng, size, meshes)
     return _pick(rng, FURNITURE)(rng, size)
 
 
