@@ -43,6 +43,7 @@ class MaterialStock:
         photo_factor: multiplies the share of photographs.
         plainness: chance, 0 to 1, that a surface is nearly textureless whatever was asked for.
         painted: chance, 0 to 1, that it is painted: often white, as bright and plain as the sky, but not far.
+        mirrors: where the randomness of what shiny surfaces mirror comes from; None if they mirror nothing.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class MaterialStock:
         photo_factor: float = 1.0,
         plainness: float = 0.1,
         painted: float = 0.0,
+        mirrors: np.random.Generator | None = None,
     ) -> None:
         self._photos = photos
         self._size = size
         self._photo_factor = photo_factor
         self._plainness = plainness
         self._painted = painted
+        self._mirrors = mirrors
         self._textures: dict[str, list[NDArray[np.uint8]]] = {}
 
     def texture(self, rng: np.random.Generator, use: str, *, whole: bool = False) -> NDArray[np.uint8]:
@@ -95,6 +98,7 @@ class MaterialStock:
             tint=(float(tint[0]), float(tint[1]), float(tint[2])),
             specular=float(rng.uniform(0.05, 0.6)) if shiny else 0.0,
             shininess=float(np.exp(rng.uniform(np.log(8), np.log(150)))) if shiny else 20.0,
+            mirror=self._mirror(use) if shiny else 0.0,
         )
 
     def glass(self, rng: np.random.Generator) -> Material:
@@ -105,4 +109,14 @@ class MaterialStock:
             specular=float(rng.uniform(0.2, 0.9)),
             shininess=float(rng.uniform(40, 200)),
             transparency=float(rng.uniform(0.4, 0.8)),
+            mirror=self._mirror("glass"),
         )
+
+    def _mirror(self, use: str) -> float:
+        """Part of the light that something shiny mirrors at a right angle."""
+        if self._mirrors is None or self._mirrors.random() < 0.25:
+            return 0.0
+        if use == "metal" and self._mirrors.random() < 0.4:
+            return float(self._mirrors.uniform(0.3, 0.7))
+        low, high = (0.04, 0.4) if use in ("glass", "dark", "metal") else (0.01, 0.15)
+        return float(np.exp(self._mirrors.uniform(np.log(low), np.log(high))))

@@ -97,7 +97,7 @@ class RayCaster:
         flat = np.flatnonzero(np.array([n is None for n in smooth])[self.object_of_face])
         if flat.size:
             a, b, c = (self.corners[:, corner, flat] for corner in range(3))  # [3, flat] each
-            plane = _cross(b - a, c - a)
+            plane = cross_products(b - a, c - a)
             plane /= np.sqrt(np.maximum((plane * plane).sum(axis=0), 1e-300))
             normals[:, :, flat] = plane[:, None]
         return normals
@@ -187,7 +187,7 @@ class Faces:
         corners[0] -= camera.x
         self._nearest, self._farthest = corners[2].min(axis=0), corners[2].max(axis=0)
         a, b, c = (corners[:, corner] for corner in range(3))  # [3 axes, U] each
-        weights = np.stack([_cross(b, c), _cross(c, a), _cross(a, b)])  # [3 corners, 3 ray, U]
+        weights = np.stack([cross_products(b, c), cross_products(c, a), cross_products(a, b)])  # [3 corners, 3 ray, U]
         volume = (a * weights[0]).sum(axis=0)  # [U]
         volume[volume == 0] = np.inf  # faces without area or seen exactly edge-on
         weights /= volume  # barycentric coordinates over depth
@@ -197,7 +197,7 @@ class Faces:
         uv -= np.floor(uv[:, :1])  # textures repeat; small numbers keep single precision precise
         self._u, self._v = (_weighted(weights, values) for values in uv)  # [3 ray, U]
         normals = caster.normals.take(chosen, axis=2)  # [3 axes, 3 corners, U]
-        plane = _cross(b - a, c - a)  # [3, U]
+        plane = cross_products(b - a, c - a)  # [3, U]
         behind = ((plane * normals.sum(axis=1)).sum(axis=0) > 0) == (volume > 0)  # [U], as plane . a is the volume
         normals *= np.where(behind, -1.0, 1.0)
         self._normal = [_weighted(weights, values) for values in normals]  # [3 ray, U] for each axis
@@ -268,6 +268,6 @@ def _at_corners(values: NDArray[np.floating], by_corner: NDArray[np.int64]) -> F
     return np.ascontiguousarray(values.T, dtype=np.float64).take(by_corner, axis=1)
 
 
-def _cross(a: Float64s, b: Float64s) -> Float64s:
+def cross_products(a: Float64s, b: Float64s) -> Float64s:
     """Cross products of [3, N] vectors; much faster than `numpy.cross`."""
     return np.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from linstereo.errors import InputError
 from linstereo.synthesis.atlas import Atlas
+from linstereo.synthesis.mirrors import reflection, surroundings
 from linstereo.synthesis.raycast import Camera, Faces, Float32s, Float64s, Ids, RayCaster, Surface, cameras_of
 from linstereo.synthesis.scene import Scene
 from linstereo.synthesis.shading import Light, Palette, lamp_distance, shade
@@ -38,10 +39,10 @@ class View(NamedTuple):
 
 
 def textures_of(scene: Scene, *, opaque: bool = False) -> tuple[Palette, Atlas]:
-    """The scene's materials and textures, made ready for both views; with `opaque`, nothing is transparent."""
+    """The scene's materials and textures, made ready for both views; with `opaque`, nothing is clear or mirrors."""
     palette = Palette([item.material for item in scene.objects])
     if opaque:
-        palette.transparency[:] = 0
+        palette.transparency[:] = palette.mirror[:] = 0
     return palette, Atlas(palette.textures)
 
 
@@ -115,6 +116,9 @@ class _Painter:
         light = shade(self.scene, self.caster, self.palette, self.camera, surface, albedo, image=image)
         if layers > 1 and self.palette.transparency.any():
             self._add_behind(light, surface, self.palette.transparency.take(item), layers)
+        mirror = self.palette.mirror.take(item)
+        if layers == _LAYERS and mirror.any():
+            self._add_mirrored(light, surface, mirror, item)
         return light
 
     def _add_behind(self, light: Light, surface: Surface, transparency: Float32s, layers: int) -> None:
@@ -126,13 +130,27 @@ class _Painter:
             return
         clear, x, y, face = clear[met], x[met], y[met], face[met]
         behind = self.light(self.surface(face, x, y), layers=layers - 1)
-        share = transparency[clear]
-        for fronts, backs in zip(light, behind, strict=True):
-            if not fronts.size:
-                continue
-            for front, back in zip(fronts, backs, strict=True):
-                shown = front.take(clear)
-                front[clear] = shown + share * (back - shown)
+        _mix(light, behind, clear, transparency[clear])
+
+    def _add_mirrored(self, light: Light, surface: Surface, mirror: Float32s, item: Ids) -> None:
+        """Mix in what surfaces mirror: opaque things that mirror nothing themselves, or what lies around the scene."""
+        found = reflection(self.caster, self.camera, surface, mirror, self.palette.shininess.take(item))
+        if found.met.size:
+            _mix(light, self.light(found.surface, layers=1), found.chosen[found.met], found.share[found.met])
+        lost = np.setdiff1d(np.arange(len(found.chosen)), found.met)
+        if lost.size:
+            around = surroundings(self.scene, self.palette, self.atlas, found.direction[:, lost])
+            _mix(light, Light(around, np.zeros_like(around)), found.chosen[lost], found.share[lost])
+
+
+def _mix(light: Light, other: Light, chosen: NDArray[np.int64], share: Float32s) -> None:
+    """Give the chosen ones of N points a share [chosen] of another light [3, chosen] in place of their own."""
+    for planes, others in zip(light, other, strict=True):
+        if not planes.size:
+            continue
+        for plane, mixed_in in zip(planes, others, strict=True):
+            shown = plane.take(chosen)
+            plane[chosen] = shown + share * (mixed_in - shown)
 
 
 def _holes(depth: Float64s) -> NDArray[np.bool_]:

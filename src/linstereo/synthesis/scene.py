@@ -41,6 +41,8 @@ class Material:
         shininess: its sharpness, the exponent of the Blinn-Phong model.
         transparency: part of the light that comes straight through the surface from behind, 0 (opaque) to below 1. The
             ground truth is the surface itself.
+        mirror: part of the light from its surroundings that a surface mirrors at a right angle, 0 (none) to 1; more at
+            grazing angles. The ground truth is the surface itself.
         shaded: False for surfaces that shine by themselves and take no light, such as the sky.
     """
 
@@ -49,6 +51,7 @@ class Material:
     specular: float = 0.0
     shininess: float = 20.0
     transparency: float = 0.0
+    mirror: float = 0.0
     shaded: bool = True
 
 

@@ -86,11 +86,13 @@ def random_scene(
             kind = "plain_room"
     check_kind(kind)
     shot = _shot(rng, kind, height, width, max_disparity)
+    (mirrors,) = rng.spawn(1)  # so that scenes are otherwise as they would be without
     stock = MaterialStock(
         photos,
         photo_factor=float(rng.choice([0.5, 1.0, 1.5, 2.5])),
         plainness=_plainness(rng, kind),
         painted=0.06,
+        mirrors=None if underwater or mirrors.random() < 0.3 else mirrors,
     )
     builder = SceneBuilder(rng, shot, stock, kind)
     FILLERS[kind](builder, meshes)

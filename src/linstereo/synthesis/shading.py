@@ -21,6 +21,7 @@ class Palette:
         textures: the different textures.
         texture: [objects] index into `textures`.
         transparency: [objects].
+        mirror: [objects].
     """
 
     def __init__(self, materials: Sequence[Material]) -> None:
@@ -39,6 +40,7 @@ class Palette:
         self.specular = np.array([m.specular for m in materials], np.float32)
         self.shininess = np.array([m.shininess for m in materials], np.float32)
         self.transparency = np.array([m.transparency for m in materials], np.float32)
+        self.mirror = np.array([m.mirror if m.shaded else 0.0 for m in materials], np.float32)
         self.shaded = np.array([m.shaded for m in materials])
 
 
