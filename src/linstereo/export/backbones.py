@@ -8,7 +8,7 @@ from linstereo.export.da3 import da3_features
 from linstereo.export.graph import Graph, Value, resized
 from linstereo.export.layers import conv, instance_norm
 from linstereo.model.backbone import Backbone, CompactBackbone, DepthAnything3
-from linstereo.model.backbone.compact import DownsamplingBlock, NormalisedConv
+from linstereo.model.backbone.compact import DownsamplingBlock, NormalisedConv, ResidualBlock
 
 
 def backbone_features(g: Graph, backbone: Backbone, images: Value, *, depth: bool) -> Features:
@@ -27,6 +27,9 @@ def compact_features(g: Graph, backbone: CompactBackbone, images: Value, *, dept
     quarter = _down(g, _normalised(g, x, backbone.stem), backbone.quarter)
     eighth = _down(g, quarter, backbone.eighth)
     sixteenth = _down(g, eighth, backbone.sixteenth)
+    if backbone.context is not None:
+        told = _residual(g, _down(g, sixteenth, backbone.context.down), backbone.context.refine)
+        sixteenth = g.op("Add", sixteenth, resized(g, conv(g, told, backbone.context.out), 2))
     told = g.op("Add", eighth, resized(g, conv(g, sixteenth, backbone.down_to_eighth), 2))
     eighth = g.op("Add", eighth, _normalised(g, told, backbone.merge_eighth))
     told = g.op("Add", quarter, resized(g, conv(g, eighth, backbone.down_to_quarter), 2))
@@ -39,5 +42,8 @@ def _normalised(g: Graph, x: Value, module: NormalisedConv) -> Value:
 
 
 def _down(g: Graph, x: Value, module: DownsamplingBlock) -> Value:
-    x = _normalised(g, x, module.down)
+    return _residual(g, _normalised(g, x, module.down), module)
+
+
+def _residual(g: Graph, x: Value, module: ResidualBlock) -> Value:
     return g.op("Add", x, _normalised(g, _normalised(g, x, module.conv1), module.conv2))

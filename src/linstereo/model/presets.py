@@ -41,6 +41,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "heads": (1, 64),
     "blocks": (1, 32),
     "mlp_ratio": (0.125, 16),
+    "context": (0, 1024),
     "guide": (0, 512),
     "coarse_iterations": (0, 1000),
     "coarse_passes": (1, 8),
@@ -77,6 +78,7 @@ class LinStereoConfig:
         symmetric_rope: RoPE in the attention's denominator too.
         local_encoding: spatial mixing and local encoding of the values.
         context_gate: adaptive gating by the context branch.
+        context: channels of a level at 1/32 of the compact backbone; 0 for none, as with the other backbones.
         guide: channels of the image's own detail that the upsampling sees beside the hidden state; 0 for none.
         coarse_iterations: iterations of a first pass at half the size, whose disparity starts the pass at full size
             where the correlations are unsure; 0 for a single pass. Only with the start from correlations.
@@ -112,6 +114,7 @@ class LinStereoConfig:
     symmetric_rope: bool = False
     local_encoding: bool = True
     context_gate: bool = True
+    context: int = 0
     guide: int = 0
     coarse_iterations: int = 0
     coarse_passes: int = 1
@@ -141,6 +144,8 @@ class LinStereoConfig:
             )
         if self.coarse_iterations and self.start != "correlation":
             raise InputError(f"coarse_iterations is {self.coarse_iterations}; use 0 with the start {self.start!r}")
+        if self.context and self.backbone != "compact":
+            raise InputError(f"context is {self.context}; use 0 with the backbone {self.backbone!r}")
 
     @property
     def hidden_widths(self) -> tuple[int, ...]:
@@ -218,6 +223,7 @@ PRESETS: dict[str, LinStereoConfig] = {
         feature_width=64,
         hidden=48,
         coarse_hidden=64,
+        context=120,
         guide=32,
         coarse_iterations=3,
         coarse_passes=2,
@@ -255,7 +261,8 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
         backbone: features to use instead of the DA3 encoder that the settings name. The method does not depend on the
             backbone: anything that follows the `Backbone` protocol serves.
     """
-    own = CompactBackbone if config.backbone == "compact" else partial(build_da3, config.backbone)
+    compact = partial(CompactBackbone, context=config.context)
+    own = compact if config.backbone == "compact" else partial(build_da3, config.backbone)
     features: Backbone = own() if backbone is None else backbone
     start = _build_start(config)
     if start.needs_depth and not features.has_depth:

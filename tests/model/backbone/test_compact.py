@@ -7,7 +7,7 @@ from linstereo.checkpoints.checkpoint import load_checkpoint, save_checkpoint
 from linstereo.errors import InputError
 from linstereo.model.backbone import CompactBackbone
 from linstereo.model.linstereo import LinStereo
-from linstereo.model.presets import build, preset
+from linstereo.model.presets import LinStereoConfig, build, preset
 
 
 def test_pyramid_has_the_strides_and_channels_it_announces():
@@ -16,6 +16,24 @@ def test_pyramid_has_the_strides_and_channels_it_announces():
     assert features.depth is None
     for feature, channels, stride in zip(features.pyramid, backbone.channels, (4, 8, 16), strict=True):
         assert feature.shape == (2, channels, 64 // stride, 96 // stride)
+
+
+def test_a_context_level_changes_nothing_before_training_and_then_reaches_every_scale():
+    torch.manual_seed(2)
+    backbone = CompactBackbone(context=16).eval()
+    plain = CompactBackbone()
+    plain.load_state_dict({k: v for k, v in backbone.state_dict().items() if not k.startswith("context.")})
+    image = torch.rand(1, 3, 64, 96)
+    for a, b in zip(backbone(image).pyramid, plain(image).pyramid, strict=True):
+        assert torch.equal(a, b)
+    torch.nn.init.normal_(backbone.context.out.weight)
+    for a, b in zip(backbone(image).pyramid, plain(image).pyramid, strict=True):
+        assert (a - b).abs().mean() > 0.01
+
+
+def test_only_the_compact_backbone_has_a_context_level():
+    with pytest.raises(InputError, match="context is 8; use 0 with the backbone 'vitb'"):
+        LinStereoConfig(context=8)
 
 
 def test_exposure_and_contrast_hardly_change_the_features():

@@ -1,7 +1,7 @@
 """A small convolutional backbone that is trained together with the rest of the network.
 
-It stands in for Depth Anything 3 where there is no GPU and no download: an encoder down to 1/16, and a path back up
-that brings what the coarse levels know of the scene into the fine ones. It gives no monocular depth.
+It stands in for Depth Anything 3 where there is no GPU and no download: an encoder down to 1/16 or 1/32, and a path
+back up that brings what the coarse levels know of the scene into the fine ones. It gives no monocular depth.
 """
 
 from collections.abc import Sequence
@@ -30,20 +30,50 @@ class NormalisedConv(nn.Module):
         return self.norm.then_relu(out, plus=plus)
 
 
-class DownsamplingBlock(nn.Module):
+class ResidualBlock(nn.Module):
+    """Two convolutions beside a residual path."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv1 = NormalisedConv(channels, channels)
+        self.conv2 = NormalisedConv(channels, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, h, w] -> [B, C, h, w]."""
+        out: Tensor = self.conv2(self.conv1(x), plus=x)
+        return out
+
+
+class DownsamplingBlock(ResidualBlock):
     """Halve the size, then refine with a residual block."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__()
+        super().__init__(out_channels)
         self.down = NormalisedConv(in_channels, out_channels, stride=2)
-        self.conv1 = NormalisedConv(out_channels, out_channels)
-        self.conv2 = NormalisedConv(out_channels, out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, in, h, w] -> [B, out, h / 2, w / 2]."""
-        x = self.down(x)
-        out: Tensor = self.conv2(self.conv1(x), plus=x)
-        return out
+        return super().forward(self.down(x))
+
+
+class ContextLevel(nn.Module):
+    """A level at 1/32, where a few cells see a whole wall and many channels cost little; it adds to the map at 1/16.
+
+    It adds nothing before training, so that a trained network can be given one.
+    """
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.down = DownsamplingBlock(channels, width)
+        self.refine = ResidualBlock(width)
+        self.out = nn.Conv2d(width, channels, 1)
+        nn.init.zeros_(self.out.weight)
+        assert self.out.bias is not None
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, h, w] -> [B, C, h, w], signed."""
+        return _twice(self.out(self.refine(self.down(x)))).add_(x)
 
 
 class CompactBackbone(nn.Module):
@@ -51,11 +81,12 @@ class CompactBackbone(nn.Module):
 
     Args:
         widths: channels at 1/2, 1/4, 1/8 and 1/16.
+        context: channels at 1/32, see `ContextLevel`; 0 for none.
     """
 
     has_depth = False
 
-    def __init__(self, widths: Sequence[int] = WIDTHS) -> None:
+    def __init__(self, widths: Sequence[int] = WIDTHS, *, context: int = 0) -> None:
         super().__init__()
         half, quarter, eighth, sixteenth = widths
         self.channels = (quarter, eighth, sixteenth)
@@ -63,6 +94,7 @@ class CompactBackbone(nn.Module):
         self.quarter = DownsamplingBlock(half, quarter)
         self.eighth = DownsamplingBlock(quarter, eighth)
         self.sixteenth = DownsamplingBlock(eighth, sixteenth)
+        self.context = ContextLevel(sixteenth, context) if context else None
         self.down_to_eighth = nn.Conv2d(sixteenth, eighth, 1)
         self.merge_eighth = NormalisedConv(eighth, eighth)
         self.down_to_quarter = nn.Conv2d(eighth, quarter, 1)
@@ -78,6 +110,8 @@ class CompactBackbone(nn.Module):
         del x  # the largest map
         eighth = self.eighth(quarter)  # [B, eighth, H/8, W/8]
         sixteenth = self.sixteenth(eighth)  # [B, sixteenth, H/16, W/16]
+        if self.context is not None:
+            sixteenth = self.context(sixteenth)
         eighth = self.merge_eighth(_twice(self.down_to_eighth(sixteenth)).add_(eighth), plus=eighth)
         quarter = self.merge_quarter(_twice(self.down_to_quarter(eighth)).add_(quarter), plus=quarter)
         return BackboneFeatures((quarter, eighth, sixteenth), None)
