@@ -34,6 +34,8 @@ def compact_features(g: Graph, backbone: CompactBackbone, images: Value, *, dept
     eighth = g.op("Add", eighth, _normalised(g, told, backbone.merge_eighth))
     told = g.op("Add", quarter, resized(g, conv(g, eighth, backbone.down_to_quarter), 2))
     quarter = g.op("Add", quarter, _normalised(g, told, backbone.merge_quarter))
+    if backbone.fine is not None:
+        quarter = g.op("Add", quarter, conv(g, _normalised(g, quarter, backbone.fine.inner), backbone.fine.out))
     return Features((quarter, eighth, sixteenth), None)
 
 

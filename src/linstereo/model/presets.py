@@ -42,6 +42,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "blocks": (1, 32),
     "mlp_ratio": (0.125, 16),
     "context": (0, 1024),
+    "fine": (0, 512),
     "guide": (0, 512),
     "coarse_iterations": (0, 1000),
     "coarse_passes": (1, 8),
@@ -79,6 +80,7 @@ class LinStereoConfig:
         local_encoding: spatial mixing and local encoding of the values.
         context_gate: adaptive gating by the context branch.
         context: channels of a level at 1/32 of the compact backbone; 0 for none, as with the other backbones.
+        fine: channels between two further convolutions at 1/4 of the compact backbone; 0 for none, as with the others.
         guide: channels of the image's own detail that the upsampling sees beside the hidden state; 0 for none.
         coarse_iterations: iterations of a first pass at half the size, whose disparity starts the pass at full size
             where the correlations are unsure; 0 for a single pass. Only with the start from correlations.
@@ -115,6 +117,7 @@ class LinStereoConfig:
     local_encoding: bool = True
     context_gate: bool = True
     context: int = 0
+    fine: int = 0
     guide: int = 0
     coarse_iterations: int = 0
     coarse_passes: int = 1
@@ -144,8 +147,9 @@ class LinStereoConfig:
             )
         if self.coarse_iterations and self.start != "correlation":
             raise InputError(f"coarse_iterations is {self.coarse_iterations}; use 0 with the start {self.start!r}")
-        if self.context and self.backbone != "compact":
-            raise InputError(f"context is {self.context}; use 0 with the backbone {self.backbone!r}")
+        for name in ("context", "fine"):
+            if getattr(self, name) and self.backbone != "compact":
+                raise InputError(f"{name} is {getattr(self, name)}; use 0 with the backbone {self.backbone!r}")
 
     @property
     def hidden_widths(self) -> tuple[int, ...]:
@@ -224,6 +228,7 @@ PRESETS: dict[str, LinStereoConfig] = {
         hidden=48,
         coarse_hidden=64,
         context=120,
+        fine=48,
         guide=32,
         coarse_iterations=3,
         coarse_passes=2,
@@ -261,7 +266,7 @@ def build(config: LinStereoConfig, *, backbone: Backbone | None = None) -> LinSt
         backbone: features to use instead of the DA3 encoder that the settings name. The method does not depend on the
             backbone: anything that follows the `Backbone` protocol serves.
     """
-    compact = partial(CompactBackbone, context=config.context)
+    compact = partial(CompactBackbone, context=config.context, fine=config.fine)
     own = compact if config.backbone == "compact" else partial(build_da3, config.backbone)
     features: Backbone = own() if backbone is None else backbone
     start = _build_start(config)

@@ -67,13 +67,28 @@ class ContextLevel(nn.Module):
         self.down = DownsamplingBlock(channels, width)
         self.refine = ResidualBlock(width)
         self.out = nn.Conv2d(width, channels, 1)
-        nn.init.zeros_(self.out.weight)
-        assert self.out.bias is not None
-        nn.init.zeros_(self.out.bias)
+        _zero(self.out)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, h, w] -> [B, C, h, w], signed."""
         return _twice(self.out(self.refine(self.down(x)))).add_(x)
+
+
+class FineLevel(nn.Module):
+    """Two more convolutions at 1/4, where it is decided which side of an outline a cell belongs to.
+
+    They see what the coarse levels told, and add nothing before training, as `ContextLevel`.
+    """
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.inner = NormalisedConv(channels, width)
+        self.out = nn.Conv2d(width, channels, 3, padding=1)
+        _zero(self.out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, h, w] -> [B, C, h, w], signed."""
+        return conv_of_parts([self.inner(x)], self.out.weight, self.out.bias).add_(x)
 
 
 class CompactBackbone(nn.Module):
@@ -82,11 +97,12 @@ class CompactBackbone(nn.Module):
     Args:
         widths: channels at 1/2, 1/4, 1/8 and 1/16.
         context: channels at 1/32, see `ContextLevel`; 0 for none.
+        fine: channels between the further convolutions at 1/4, see `FineLevel`; 0 for none.
     """
 
     has_depth = False
 
-    def __init__(self, widths: Sequence[int] = WIDTHS, *, context: int = 0) -> None:
+    def __init__(self, widths: Sequence[int] = WIDTHS, *, context: int = 0, fine: int = 0) -> None:
         super().__init__()
         half, quarter, eighth, sixteenth = widths
         self.channels = (quarter, eighth, sixteenth)
@@ -99,6 +115,7 @@ class CompactBackbone(nn.Module):
         self.merge_eighth = NormalisedConv(eighth, eighth)
         self.down_to_quarter = nn.Conv2d(eighth, quarter, 1)
         self.merge_quarter = NormalisedConv(quarter, quarter)
+        self.fine = FineLevel(quarter, fine) if fine else None
 
     def forward(self, images: Tensor, *, depth_images: int = 0) -> BackboneFeatures:
         """See `Backbone.__call__`; `depth_images` must be 0."""
@@ -114,8 +131,16 @@ class CompactBackbone(nn.Module):
             sixteenth = self.context(sixteenth)
         eighth = self.merge_eighth(_twice(self.down_to_eighth(sixteenth)).add_(eighth), plus=eighth)
         quarter = self.merge_quarter(_twice(self.down_to_quarter(eighth)).add_(quarter), plus=quarter)
+        if self.fine is not None:
+            quarter = self.fine(quarter)
         return BackboneFeatures((quarter, eighth, sixteenth), None)
 
 
 def _twice(x: Tensor) -> Tensor:
     return F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+
+
+def _zero(conv: nn.Conv2d) -> None:
+    """Make a convolution give zeros, until it is trained."""
+    for parameter in conv.parameters():
+        nn.init.zeros_(parameter)
