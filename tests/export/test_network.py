@@ -27,6 +27,7 @@ VARIANTS = {
     "one pass": {},
     "two passes": {"coarse_iterations": 1},
     "a level at 1/32": {"context": 12, "coarse_iterations": 1},
+    "more convolutions at 1/4": {"fine": 12},
     "three passes": {"coarse_iterations": 1, "coarse_passes": 2},
     "wider coarse states, two blocks": {"coarse_hidden": 24, "blocks": 2, "levels": 4, "guide": 0},
     "single volume and ConvGRU": {"cost_volume": "single", "update": "convgru", "start": "zero"},
@@ -62,8 +63,9 @@ def scattered_weights(model):
     torch.manual_seed(1)
     with torch.no_grad():
         model.residual_head.out.weight.mul_(20)
-        if model.config.context:
-            model.backbone.context.out.weight.normal_()
+        for level in (getattr(model.backbone, name, None) for name in ("context", "fine")):
+            if level is not None:
+                level.out.weight.normal_(std=0.2)
         for parameter in model.parameters():
             if parameter.ndim == 1:
                 parameter.add_(0.1 * torch.randn_like(parameter))

@@ -18,22 +18,57 @@ def test_pyramid_has_the_strides_and_channels_it_announces():
         assert feature.shape == (2, channels, 64 // stride, 96 // stride)
 
 
-def test_a_context_level_changes_nothing_before_training_and_then_reaches_every_scale():
-    torch.manual_seed(2)
-    backbone = CompactBackbone(context=16).eval()
-    plain = CompactBackbone()
-    plain.load_state_dict({k: v for k, v in backbone.state_dict().items() if not k.startswith("context.")})
+@pytest.mark.parametrize("level", ["context", "fine"])
+def test_a_further_level_changes_nothing_before_training(level):
+    backbone, plain = with_and_without(level)
     image = torch.rand(1, 3, 64, 96)
     for a, b in zip(backbone(image).pyramid, plain(image).pyramid, strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_trained_level_at_32_reaches_every_scale():
+    backbone, plain = with_and_without("context")
     torch.nn.init.normal_(backbone.context.out.weight)
+    image = torch.rand(1, 3, 64, 96)
     for a, b in zip(backbone(image).pyramid, plain(image).pyramid, strict=True):
         assert (a - b).abs().mean() > 0.01
 
 
-def test_only_the_compact_backbone_has_a_context_level():
-    with pytest.raises(InputError, match="context is 8; use 0 with the backbone 'vitb'"):
-        LinStereoConfig(context=8)
+def test_further_convolutions_at_4_change_that_scale_alone():
+    backbone, plain = with_and_without("fine")
+    torch.nn.init.normal_(backbone.fine.out.weight)
+    image = torch.rand(1, 3, 64, 96)
+    changes = [(a - b).abs().mean() for a, b in zip(backbone(image).pyramid, plain(image).pyramid, strict=True)]
+    assert changes[0] > 0.01
+    assert changes[1:] == [0, 0]
+
+
+def with_and_without(level):
+    """A random backbone with a further level, and the same one without."""
+    torch.manual_seed(2)
+    backbone = CompactBackbone(**{level: 16}).eval()
+    plain = CompactBackbone().eval()
+    plain.load_state_dict({k: v for k, v in backbone.state_dict().items() if not k.startswith(f"{level}.")})
+    return backbone, plain
+
+
+def test_the_smallest_images_have_a_single_cell_at_32():
+    torch.manual_seed(3)
+    backbone = CompactBackbone(context=8)
+    torch.nn.init.normal_(backbone.context.out.weight)
+    image = torch.rand(1, 3, 32, 32)
+    trainable = backbone(image)
+    assert trainable.pyramid[2].requires_grad
+    with torch.inference_mode():
+        fast = backbone(image)
+    for a, b in zip(trainable.pyramid, fast.pyramid, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("level", ["context", "fine"])
+def test_only_the_compact_backbone_has_further_levels(level):
+    with pytest.raises(InputError, match=f"{level} is 8; use 0 with the backbone 'vitb'"):
+        LinStereoConfig(**{level: 8})
 
 
 def test_exposure_and_contrast_hardly_change_the_features():
