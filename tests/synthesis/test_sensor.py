@@ -255,6 +255,39 @@ def test_margins_are_black_and_bow_inwards_at_the_corners() -> None:
     assert not margin_mask(100, 200, (0.0, 0.0, 0.0, 0.0, 0.2)).any()
 
 
+def test_smeared_margins_repeat_the_pixel_beside_them() -> None:
+    scene = np.random.default_rng(1).uniform(0.1, 0.9, (100, 200, 3)).astype(np.float32)
+    faults = CameraFaults(margins=(0.0, 0.1, 0.05, 0.0, 0.02))
+    black, smeared, whole = (
+        expose(scene, dataclasses.replace(faults, **change), np.random.default_rng(0))
+        for change in ({}, {"smeared": True}, {"margins": (0.0,) * 5})
+    )
+    margin = margin_mask(100, 200, faults.margins)
+    assert (black[margin] == 0).all()
+    np.testing.assert_array_equal(smeared[~margin], whole[~margin])
+    for row in range(10, 100):
+        last = np.flatnonzero(~margin[row])[-1]
+        assert last < 181
+        assert (smeared[row, last:] == whole[row, last]).all()
+    for column in (20, 100):
+        first = np.flatnonzero(~margin.all(axis=1))[0]
+        assert first >= 4
+        assert (smeared[:first, column] == smeared[first, column]).all()
+
+
+def test_half_of_the_margins_are_smeared_and_seldom_the_same_in_both_images() -> None:
+    rng = np.random.default_rng(6)
+    kinds = CameraKinds(margins=1.0)
+    pairs = [random_faults(rng, underwater=False, kinds=kinds) for _ in range(400)]
+    smeared = [pair for pair in pairs if pair.left.smeared]
+    assert all(pair.left.smeared == pair.right.smeared for pair in pairs)
+    assert 150 < len(smeared) < 250
+    sides = {state: [np.not_equal(np.sign(p.left.margins[:4]), np.sign(p.right.margins[:4])).any() for p in pairs
+                     if p.left.smeared is state] for state in (True, False)}  # fmt: skip
+    assert np.mean(sides[True]) > 0.5
+    assert not any(sides[False])
+
+
 def test_most_pairs_are_nearly_clean_and_some_are_hard() -> None:
     rng = np.random.default_rng(2)
     pairs = [random_faults(rng, underwater=True, kinds=CameraKinds(noisy=0.0)) for _ in range(500)]

@@ -54,7 +54,7 @@ class EngineSettings:
         plain: share of plain rooms among the pairs in air, 0 to 1.
         grey: share of the pairs taken by cameras without colour.
         noisy: share of the pairs taken by small cameras with much noise.
-        margins: share of the pairs with the black margins of rectified wide-angle lenses.
+        margins: share of the pairs with the margins, black or smeared, of rectified wide-angle lenses.
         kind: the kind of all scenes, one of `linstereo.synthesis.scenes.FILLERS`; None for a mixture.
     """
 
@@ -250,7 +250,7 @@ class _Shot:
 
 
 def _in_margins(own: NDArray[np.bool_], other: NDArray[np.bool_], shift: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """[H, W] True in the own black margins, and where the match, `shift` px to the right, lies in the other's."""
+    """[H, W] True in the own margins, and where the match, `shift` px to the right, lies in the other's."""
     if not (own.any() or other.any()):
         return own
     height, width = own.shape

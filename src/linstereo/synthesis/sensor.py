@@ -30,6 +30,8 @@ MAX_VERTICAL_ERROR = 1.0
 """px; the most by which it moves a point up or down."""
 BURNT_OUT = 0.025
 """The usual limit of the share of pixels that the common exposure lets burn out."""
+SMEARED = 0.5
+"""Share of the cameras with margins whose margins are smeared instead of black."""
 TONE_STEPS = 16384
 
 
@@ -52,8 +54,10 @@ class CameraFaults:
         jpeg_quality: 1 to 100; 0 does not compress.
         vertical_error: px by which the image is too low: constant, growing to the right edge, and to the lower edge.
         horizontal_error: px by which the image is too far right: constant, growing to the lower edge.
-        margins: widths of the black margins in the middle of the left, right, upper and lower side, as shares of that
-            extent of the image, and by how much more they are in the corners.
+        margins: widths of the margins in the middle of the left, right, upper and lower side, as shares of that extent
+            of the image, and by how much more they are in the corners.
+        smeared: whether the margins repeat the pixel beside them, as rectification does that takes the nearest pixel
+            of the sensor for what lies outside of it; else they are black.
     """
 
     exposure: float = 1.0
@@ -71,6 +75,7 @@ class CameraFaults:
     vertical_error: tuple[float, float, float] = (0.0, 0.0, 0.0)
     horizontal_error: tuple[float, float] = (0.0, 0.0)
     margins: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
+    smeared: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class CameraKinds:
     Args:
         grey: cameras without colour.
         noisy: small cameras with much noise, some of them in the dark.
-        margins: wide-angle lenses whose rectified images have black margins.
+        margins: wide-angle lenses whose rectified images have margins, black or smeared ones.
     """
 
     grey: float = 1 / 3
@@ -137,11 +142,17 @@ def random_faults(rng: np.random.Generator, *, underwater: bool, kinds: CameraKi
     grey = rng.dirichlet((6.0, 8.0, 3.0)) if rng.random() < kinds.grey else None
     margins = rng.uniform(0.0, 0.05, 4) * (rng.random(4) < 0.7) if rng.random() < kinds.margins else np.zeros(4)
     bow = rng.uniform(0.0, 0.1) if margins.any() else 0.0
+    (smear,) = rng.spawn(1)
+    smeared = bool(margins.any() and smear.random() < SMEARED)
+    if smeared:
+        bow *= 0.25
 
     def camera(*, moved: bool) -> CameraFaults:
         red, green, blue = np.exp(rng.normal(0.0, spread, 3))
         vertical, horizontal = _random_error(rng, reach) if moved else ((0.0, 0.0, 0.0), (0.0, 0.0))
         own_margins = margins * rng.uniform(0.6, 1.4, 4)
+        if smeared:  # they are narrow, and seldom on the same sides of both images
+            own_margins *= smear.random(4) < 0.5
         return CameraFaults(
             exposure=float(np.exp(rng.normal(0.0, 1.5 * spread))),
             white_balance=(float(red), float(green), float(blue)),
@@ -158,6 +169,7 @@ def random_faults(rng: np.random.Generator, *, underwater: bool, kinds: CameraKi
             vertical_error=vertical,
             horizontal_error=horizontal,
             margins=(*(float(share) for share in own_margins), float(bow)),  # type: ignore[arg-type]
+            smeared=smeared,
         )
 
     return PairFaults(
@@ -245,8 +257,8 @@ def expose(
         steps = [_read_out(plane, offset, factor, faults, rng) for plane, factor in zip(planes, factors, strict=True)]
     curve = tone_curve(faults.gamma)
     rgb = np.asarray(cv2.merge([curve[plane] for plane in steps] * (3 // depth)), np.uint8)  # [H, W, 3]
-    if any(faults.margins):
-        rgb[margin_mask(height, width, faults.margins)] = 0
+    if any(faults.margins[:4]):
+        rgb = with_margins(rgb, faults)
     return _compress(rgb, faults.jpeg_quality) if faults.jpeg_quality else rgb
 
 
@@ -295,8 +307,21 @@ def noise(image: NDArray[np.float32], faults: CameraFaults, rng: np.random.Gener
     return deviation
 
 
+def with_margins(image: NDArray[np.uint8], faults: CameraFaults) -> NDArray[np.uint8]:
+    """A rectified image [H, W, 3] with the margins of its camera, black or smeared."""
+    height, width = image.shape[:2]
+    margin = margin_mask(height, width, faults.margins)
+    if not faults.smeared:
+        return np.where(margin[..., None], np.uint8(0), image)
+    rows = np.flatnonzero(~margin.all(axis=1))
+    row = np.clip(np.arange(height), rows[0], rows[-1])  # [H], the nearest row that shows anything
+    first, last = (~margin).argmax(axis=1)[row], width - 1 - (~margin[:, ::-1]).argmax(axis=1)[row]
+    column = np.clip(np.arange(width), first[:, None], last[:, None])  # [H, W]
+    return image[row[:, None], column]
+
+
 def margin_mask(height: int, width: int, margins: tuple[float, float, float, float, float]) -> NDArray[np.bool_]:
-    """bool [H, W]: True in the black margins of a rectified image, see `CameraFaults.margins`."""
+    """bool [H, W]: True in the margins of a rectified image, see `CameraFaults.margins`."""
     left, right, top, bottom, bow = margins
     x, y = (np.arange(width) + 0.5) / width, ((np.arange(height) + 0.5) / height)[:, None]
     across, along = bow * (2 * x - 1) ** 2, bow * (2 * y - 1) ** 2  # how much wider towards the corners
