@@ -35,7 +35,7 @@ class MeshFolder:
         keep: how many meshes stay in memory.
     """
 
-    def __init__(self, folder: str | Path, *, keep: int = 256) -> None:
+    def __init__(self, folder: str | Path, *, keep: int = 1024) -> None:
         self.files = find_meshes(folder)
         self._keep = keep
         self._meshes: OrderedDict[Path, tuple[Mesh, ...]] = OrderedDict()

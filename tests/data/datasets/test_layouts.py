@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.data import layouts
-from tests.data.checks import assert_dataset, assert_same, chosen
+from tests.data.checks import assert_dataset, assert_disparity_warps, assert_same, chosen
 from tests.data.writers import write_rgb, write_values
 
 from linstereo.data.datasets.catalogue import dataset_names, open_dataset
 from linstereo.data.formats.calibration_files import read_calibration, write_calibration
 from linstereo.errors import InputError
 from linstereo.geometry.calibration import StereoCalibration
+from linstereo.synthesis.engine import EngineSettings, StereoEngine
+from linstereo.synthesis.writer import WriterSettings, write_dataset
 
 
 def test_names() -> None:
@@ -260,6 +262,34 @@ def test_folder_split(tmp_path: Path) -> None:
     dataset = open_dataset("folder", tmp_path, "mine")
     assert [dataset.sample_name(index) for index in range(len(dataset))] == ["0002", "0000"]
     assert_same(dataset[0], known["0002"])
+
+
+def test_folder_in_a_mirror(tmp_path: Path) -> None:
+    """The right camera as the left one, of rendered pairs, whose right disparity is exact."""
+    settings = EngineSettings(height=96, width=160, underwater=0, noisy=0, margins=0, kind="posters")
+    write_dataset(tmp_path, WriterSettings(engine=settings, seed=5), count=2)
+    engine = StereoEngine(settings)
+    dataset = open_dataset("folder", tmp_path, "mirrored")
+    assert [dataset.sample_name(index) for index in range(len(dataset))] == ["000000", "000001"]
+    for index in range(2):
+        pair, mirrored = engine.render(seed=5, index=index), dataset[index]
+        np.testing.assert_array_equal(mirrored.left, pair.right[:, ::-1])
+        np.testing.assert_array_equal(mirrored.right, pair.left[:, ::-1])
+        np.testing.assert_array_equal(mirrored.disparity, pair.right_disparity[:, ::-1])
+        np.testing.assert_array_equal(mirrored.occluded, pair.right_occluded[:, ::-1])
+        assert mirrored.valid.all()
+        assert mirrored.calibration is None
+        assert_disparity_warps(mirrored)
+        assert all(getattr(mirrored, field).flags.c_contiguous for field in ("left", "right", "disparity", "occluded"))
+
+
+def test_folder_in_a_mirror_needs_the_disparity_of_the_right_images(tmp_path: Path) -> None:
+    known = layouts.make_folder(tmp_path)
+    with pytest.raises(InputError, match=r"mirrored pairs need the disparity of the right images, .*disparity_right"):
+        open_dataset("folder", tmp_path, "mirrored")
+    (tmp_path / "splits").mkdir()
+    (tmp_path / "splits" / "mirrored.txt").write_text("0001\n")
+    assert_dataset(open_dataset("folder", tmp_path, "mirrored"), {"0001": known["0001"]}, tolerance=1e-6)
 
 
 def test_folder_depth_in_millimetres(tmp_path: Path) -> None:

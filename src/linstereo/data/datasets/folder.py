@@ -8,9 +8,12 @@
     <root>/calib.json or calib.txt         optional; needed with depth alone, to know the disparity
     <root>/calib/<name>.json or .txt       optional: one calibration for each pair, instead of one for all
     <root>/splits/<split>.txt              optional: one <name> in each line
+    <root>/disparity_right/<name>.pfm      for the split `mirrored` only: the same of the right images
+    <root>/occlusion_right/<name>.png      optional beside them: not 0 where only the right camera sees the point
 
 The pairs must be rectified. In disparity and depth, 0, inf and nan are unknown. Each optional folder that is there must
-have a file for every pair; other folders are ignored. calib.txt is in the Middlebury or the KITTI format; calib.json
+have a file for every pair; other folders are ignored. The split `mirrored` holds the pairs as in a mirror, where the
+right camera is the left one: as many further pairs to train on. calib.txt is in the Middlebury or the KITTI format; calib.json
 holds the numbers "focal" (px), "baseline" (metres), "cx", "cy" (px) and, unless it is 0, "doffs" (px). It may hold
 "width" and "height" of the images it is for; images of another size than a calibration says are refused.
 
@@ -18,9 +21,13 @@ A collection is a folder of such folders, <root>/<session>/left/<name>.png and s
 <root>/splits/<split>.txt, where a line is <session>/<name>.
 """
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from linstereo.data.datasets.layout import (
     check_root,
@@ -38,12 +45,18 @@ from linstereo.errors import InputError
 from linstereo.files import read_file
 
 NAME = "folder"
+MIRRORED = "mirrored"
 DISPARITY_SUFFIXES = (".pfm", ".png", ".npy", ".exr")
 
 
 def open_folder(root: str | os.PathLike[str], split: str | None = None) -> ListedDataset:
-    """Open a folder of stereo pairs; `split` names a file in <root>/splits, None means all pairs."""
+    """Open a folder of stereo pairs; `split` names a file in <root>/splits, None means all pairs.
+
+    `mirrored` are all pairs in a mirror, unless there is a file of that name.
+    """
     root = check_root(root, dataset=NAME, expected=["left"])
+    if split == MIRRORED and not (root / "splits" / f"{MIRRORED}.txt").is_file():
+        return ListedDataset(f"{NAME}/{split}", list_mirrored(root), read_mirrored_pair)
     files = choose_listed(list_folder(root, dataset=NAME), root, split, dataset=NAME)
     return ListedDataset(f"{NAME}/{split or 'all'}", files, read_folder_pair)
 
@@ -107,6 +120,30 @@ def list_folder(folder: Path, *, dataset: str, prefix: str = "") -> Sequence[Pai
     return require_some(files, dataset=dataset, looked_for="images", where=folder / "left")
 
 
+def list_mirrored(folder: Path) -> Sequence[PairFiles]:
+    """The pairs of one folder with the right camera as the left one; `read_mirrored_pair` reads them."""
+    lefts, rights = paired_views(folder / "left", folder / "right", dataset=NAME)
+    truth = folder / "disparity_right"
+    disparities = _optional(truth, DISPARITY_SUFFIXES, lefts, dataset=NAME, holding="the right disparity")
+    if lefts and not disparities:
+        raise InputError(
+            f"{NAME}: mirrored pairs need the disparity of the right images, looked for {truth}; add it, or leave out "
+            f"':{MIRRORED}'"
+        )
+    occlusions = _optional(folder / "occlusion_right", (".png",), lefts, dataset=NAME, holding="the occlusion mask")
+    files = [
+        PairFiles(
+            name=stem,
+            left=folder / "right" / rights[stem],
+            right=folder / "left" / name,
+            disparity=disparities[stem],
+            occlusion=occlusions.get(stem),
+        )
+        for stem, name in lefts.items()
+    ]
+    return require_some(files, dataset=NAME, looked_for="images", where=folder / "left")
+
+
 def choose_listed(files: Sequence[PairFiles], root: Path, split: str | None, *, dataset: str) -> Sequence[PairFiles]:
     """The pairs that <root>/splits/<split>.txt names, in its order; all if `split` is None or `all`."""
     if split is None or split == "all":
@@ -141,6 +178,16 @@ def read_folder_pair(files: PairFiles) -> StereoSample:
             path, width=left.shape[1], height=left.shape[0], image=files.left
         ),
     )
+
+
+def read_mirrored_pair(files: PairFiles) -> StereoSample:
+    """Read one pair that `list_mirrored` lists: its columns from right to left, no calibration."""
+    sample = read_sample(files)
+    arrays = {field: getattr(sample, field) for field in ("left", "right", "disparity", "valid", "occluded")}
+    flipped: dict[str, Any] = {
+        field: None if array is None else np.ascontiguousarray(array[:, ::-1]) for field, array in arrays.items()
+    }
+    return dataclasses.replace(sample, **flipped)
 
 
 def _holds_sessions(folder: Path) -> bool:
