@@ -1,5 +1,7 @@
 """Fine-tuning a checkpoint on a folder with sparse ground truth."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.model.tiny import TinyBackbone
@@ -8,7 +10,10 @@ from tests.training.tiny import PLAIN, run_training, tiny_recipe, write_folder
 from linstereo.checkpoints.checkpoint import load_checkpoint
 from linstereo.data.datasets.catalogue import open_dataset
 from linstereo.errors import InputError
+from linstereo.model.presets import LinStereoConfig, build
 from linstereo.predictor import StereoPredictor
+from linstereo.training.run import train
+from linstereo.training.trainer import Session
 
 
 def mean_error(checkpoint, folder):
@@ -54,3 +59,44 @@ def test_the_network_comes_from_the_checkpoint_alone(tmp_path):
     run_training(tiny_recipe(folder, steps=1), tmp_path / "base")
     with pytest.raises(InputError, match="comes with the checkpoint"):
         run_training(tiny_recipe(folder, steps=1), tmp_path / "tuned", start=tmp_path / "base")
+
+
+def compact_checkpoint(folder, **settings):
+    config = LinStereoConfig(backbone="compact", start="correlation", hidden=16, feature_width=16, **settings)
+    torch.manual_seed(0)
+    model = build(config)
+    folder.mkdir()
+    model.save_pretrained(folder)
+    return load_checkpoint(folder)
+
+
+def grow(folder, out, *, start, model, **fields):
+    """Train a compact network from a checkpoint, with levels that it may lack there."""
+    recipe = replace(tiny_recipe(folder, model={}, **fields), preset="compact", model=model)
+    assert train(recipe, Session(folder=out, device=torch.device("cpu"), say=lambda text: None), start=start)
+    return load_checkpoint(out)
+
+
+def test_levels_are_added_to_the_network_of_the_checkpoint(tmp_path):
+    """They change nothing before they are trained, and are trained then."""
+    folder = write_folder(tmp_path / "pairs")
+    base = compact_checkpoint(tmp_path / "base")
+    settings = {"context": 8, "fine": 12}
+    start = {"start": tmp_path / "base", "model": settings}
+    grown = grow(folder, tmp_path / "grown", steps=1, learning_rate=1e-12, **start)
+    assert grown.config == replace(base.config, **settings)
+    left, right = torch.rand(2, 1, 3, 64, 96, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        torch.testing.assert_close(grown(left, right, iters=2), base(left, right, iters=2), rtol=0, atol=1e-3)
+    trained = grow(folder, tmp_path / "trained", steps=3, learning_rate=1e-3, ema_decay=0.0, **start).backbone
+    assert trained.context.out.weight.abs().max() > 0
+    assert trained.fine.out.weight.abs().max() > 0
+
+
+def test_levels_that_are_there_keep_their_size(tmp_path):
+    folder = write_folder(tmp_path / "pairs")
+    compact_checkpoint(tmp_path / "base", context=8)
+    with pytest.raises(InputError, match=r"context of the checkpoint to start from is 8, so it cannot become 16; leave"):
+        grow(folder, tmp_path / "out", start=tmp_path / "base", model={"context": 16}, steps=1)
+    same = grow(folder, tmp_path / "same", start=tmp_path / "base", model={"context": 8}, steps=1)
+    assert same.config.context == 8

@@ -15,7 +15,7 @@ from linstereo.model.backbone import Backbone, DepthAnything3
 from linstereo.model.linstereo import LinStereo
 from linstereo.model.presets import LinStereoConfig, build
 from linstereo.runs import RunFolder, differences
-from linstereo.training.recipe import Recipe, Stage
+from linstereo.training.recipe import Recipe, Stage, convert_fields
 from linstereo.training.recipe_files import recipe_from_json
 from linstereo.training.state import FILE_NAME, TrainingState, load_state
 from linstereo.training.trainer import Session, Trainer
@@ -30,6 +30,8 @@ _FREE_FIELDS = (
     "checkpoint_every",
 )
 _FREE = frozenset((*_FREE_FIELDS, "log_every", "accumulate"))
+GROWING = frozenset(("context", "fine"))
+"""Settings of a network by which one that starts from a checkpoint may differ from it, if it has none there."""
 
 
 def train(
@@ -46,7 +48,8 @@ def train(
     Args:
         recipe: what to do; on going on it must be the one the run was started with.
         session: how to do it.
-        start: checkpoint whose network and weights a new run starts from; by default random weights.
+        start: checkpoint whose network and weights a new run starts from, with the levels of `GROWING` that the recipe
+            adds; by default random weights.
         backbone_weights: official DA3 weights, a path or hub name; by default from the hub.
         backbone: features to use instead of those that the network's settings name.
         allow_changes: resume although the recipe is not the one of the earlier sessions.
@@ -72,13 +75,17 @@ def train(
             model = _build(config, recipe, backbone=backbone, backbone_weights=backbone_weights)
             session.say(f"going on with {folder} after step {resume.progress.total_steps}")
         elif start is not None:
-            if recipe.model:
-                raise InputError("the network comes with the checkpoint to start from; leave model settings out")
+            if not set(recipe.model) <= GROWING:
+                raise InputError(
+                    "the network comes with the checkpoint to start from; leave out model settings other than "
+                    f"{' and '.join(sorted(GROWING))}"
+                )
             model = load_checkpoint(start, backbone=backbone, backbone_weights=backbone_weights)
             if model.confidence_head is not None:
                 drop_confidence(model)
                 session.say("the confidence is left out, since it holds for the old weights only; train it again with")
                 session.say(f"  linstereo confidence --from {folder} --out ...")
+            model = _grown(model, recipe)
         else:
             model = _build(recipe.config(), recipe, backbone=backbone, backbone_weights=backbone_weights)
         if backbone is None:
@@ -87,6 +94,25 @@ def train(
             remove_temporaries(folder)
         recipe = recipe.with_iterations(model.config.iterations)
         return Trainer(model, recipe, session, resume=resume).run()
+
+
+def _grown(model: LinStereo, recipe: Recipe) -> LinStereo:
+    """The network with the further levels that the recipe asks for, which add nothing before they are trained."""
+    wanted = convert_fields(LinStereoConfig, recipe.model, where="model")
+    added = {name: value for name, value in wanted.items() if value != getattr(model.config, name)}
+    for name in added:
+        if before := getattr(model.config, name):
+            raise InputError(
+                f"{name} of the checkpoint to start from is {before}, so it cannot become {added[name]}; leave "
+                f"model.{name} out"
+            )
+    if not added:
+        return model
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        grown = build(dataclasses.replace(model.config, **added))
+    grown.load_state_dict(model.state_dict(), strict=False)
+    return grown
 
 
 def drop_confidence(model: LinStereo) -> None:
