@@ -13,9 +13,9 @@
 
 The pairs must be rectified. In disparity and depth, 0, inf and nan are unknown. Each optional folder that is there must
 have a file for every pair; other folders are ignored. The split `mirrored` holds the pairs as in a mirror, where the
-right camera is the left one: as many further pairs to train on. calib.txt is in the Middlebury or the KITTI format; calib.json
-holds the numbers "focal" (px), "baseline" (metres), "cx", "cy" (px) and, unless it is 0, "doffs" (px). It may hold
-"width" and "height" of the images it is for; images of another size than a calibration says are refused.
+right camera is the left one: as many further pairs to train on. calib.txt is in the Middlebury or the KITTI format;
+calib.json holds the numbers "focal" (px), "baseline" (metres), "cx", "cy" (px) and, unless it is 0, "doffs" (px). It
+may hold "width" and "height" of the images it is for; images of another size than a calibration says are refused.
 
 A collection is a folder of such folders, <root>/<session>/left/<name>.png and so on, with its splits in
 <root>/splits/<split>.txt, where a line is <session>/<name>.
