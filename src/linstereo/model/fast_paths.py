@@ -255,7 +255,7 @@ class InstanceNorm(nn.InstanceNorm2d):
         """`forward`, ReLU, and then the sum with `plus` if there is one: [B, C, h, w] -> [B, C, h, w]."""
         if self._is_fast(x):
             return self._normalised(x, relu=True, plus=plus)
-        out = self(x).relu_()
+        out: Tensor = self(x).relu_()
         return out if plus is None else plus + out
 
     def _is_fast(self, x: Tensor) -> bool:
