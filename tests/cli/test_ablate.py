@@ -17,7 +17,16 @@ from linstereo.model.presets import LinStereoConfig, build
 from tests.data import layouts
 from tests.waiting import PATIENCE
 
-MODEL = {"feature_width": 16, "hidden": 16, "coarse_hidden": 0, "heads": 2, "levels": 2, "radius": 2}
+MODEL = {
+    "feature_width": 16,
+    "hidden": 16,
+    "coarse_hidden": 0,
+    "heads": 2,
+    "levels": 2,
+    "radius": 2,
+    "context": 0,
+    "fine": 0,
+}
 STAGE = {"steps": 3, "batch": 2, "crop": "64x96", "iterations": 2, "validation_count": 2, "checkpoint_every": 1}
 
 
