@@ -26,7 +26,7 @@ MAX_BYTES = 200_000_000
 
 
 class MeshFolder:
-    """All meshes below a folder, read when first needed; the last few stay in memory.
+    """All meshes below a folder, read when first needed; the last ones stay in memory.
 
     What a method returns depends on the files and its arguments alone, never on what was read before.
 
