@@ -75,8 +75,10 @@ def assert_same(quick, plain, tolerance=2e-5):
     torch.testing.assert_close(quick, plain, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("band", [70 * 9, fast_paths.BAND])  # bands of 9 rows, the last one of 4; a single band
 @pytest.mark.parametrize("affine", [False, True])
-def test_instance_norm(affine):
+def test_instance_norm(affine, band, monkeypatch):
+    monkeypatch.setattr(fast_paths, "BAND", band)
     norm = InstanceNorm(5, affine=affine)
     if affine:
         nn.init.normal_(norm.weight)

@@ -19,6 +19,8 @@ from linstereo.model.winograd import pays, winograd_conv
 
 CHUNK = 1 << 17
 """Values of a map that are taken at a time where it is faster to stay in the cache."""
+BAND = 1 << 14
+"""Positions of a map whose mean and variance are taken at a time: of more, fewer digits would be right."""
 _PLAIN = contextvars.ContextVar("plain", default=False)
 
 
@@ -266,7 +268,7 @@ class InstanceNorm(nn.InstanceNorm2d):
         maps = x.permute(0, 2, 3, 1)  # [B, h, w, C]
         step = max(CHUNK // maps[0, 0].numel(), 1)
         others = maps[:, :, :0] if plus is None else plus.permute(0, 2, 3, 1)
-        for image, other, scale, shift in zip(maps, others, *self._scale_and_shift(maps, step), strict=True):
+        for image, other, scale, shift in zip(maps, others, *self._scale_and_shift(maps), strict=True):
             for part, more in zip(torch.split(image, step), torch.split(other, step), strict=True):  # [*, w, C]
                 torch.addcmul(shift, part, scale, out=part)
                 if relu:
@@ -275,14 +277,19 @@ class InstanceNorm(nn.InstanceNorm2d):
                     part.add_(more)
         return x
 
-    def _scale_and_shift(self, maps: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        """What normalises [B, h, w, C], read `step` rows at a time; each [B, 1, C]."""
-        batch, height, width, channels = maps.shape
-        share = maps.new_full((1, width), 1 / width)
-        # Means of rows come first, and their mean in double precision: one long sum would lose digits.
-        rows = [(share @ part, share @ part.square()) for part in torch.split(maps.flatten(0, 1), step)]
-        of_rows = (torch.cat(sums).view(batch, height, channels) for sums in zip(*rows, strict=True))
-        mean, square = (sums.double().mean(dim=1, keepdim=True) for sums in of_rows)
+    def _scale_and_shift(self, maps: Tensor) -> tuple[Tensor, Tensor]:
+        """What normalises [B, h, w, C]; each [B, 1, C]."""
+        # One long sum would lose digits: the moments of bands are joined in double precision.
+        height, width = maps.shape[1:3]
+        step = max(BAND // width, 1)
+        rows = [min(step, height - top) for top in range(0, height, step)]
+        shares = torch.tensor(rows, dtype=torch.float64) / height
+        moments = []
+        for image in maps:
+            bands = [_mean_and_variance(band) for band in torch.split(image, step)]
+            means, variances = (torch.stack(values).double() for values in zip(*bands, strict=True))  # [bands, C]
+            moments.append((shares @ means, shares @ (variances + means.square())))
+        mean, square = (torch.stack(values)[:, None] for values in zip(*moments, strict=True))
         scale = (square - mean.square()).clamp_(min=0).add_(self.eps).rsqrt_()
         if self.weight is not None:
             scale = scale * self.weight
@@ -290,3 +297,9 @@ class InstanceNorm(nn.InstanceNorm2d):
         if self.bias is not None:
             shift = shift + self.bias
         return scale.float(), shift.float()
+
+
+def _mean_and_variance(maps: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the channels of [h, w, C], each [C]: what PyTorch's batch normalisation does, which suits this memory."""
+    mean, variance = torch.batch_norm_update_stats(maps.permute(2, 0, 1)[None], None, None, 0.0)
+    return mean, variance
