@@ -39,7 +39,7 @@ def result(pair):
     """Two flat surfaces with a jump between columns 19 and 20; confident but for the first row."""
     disparity = np.full((40, 48), FLAT, np.float32)
     disparity[:, STEP:] = 8.0
-    confidence = np.full((40, 48), 0.985, np.float32)
+    confidence = np.full((40, 48), 0.98, np.float32)
     confidence[0] = 0.3
     return Prediction(disparity=disparity, left=pair[0], iterations=3, calibration=CAMERA, confidence=confidence)
 

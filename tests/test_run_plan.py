@@ -43,7 +43,7 @@ def test_the_smaller_volume_is_chosen_if_only_that_fits():
 
 def test_plain_images_are_not_enlarged_as_far_and_large_ones_as_they_are():
     assert COMPACT.plain_pixels < COMPACT.working_pixels
-    assert (plan_run(COMPACT, 480, 640).height, plan_run(COMPACT, 480, 640).width) == (608, 832)
+    assert (plan_run(COMPACT, 480, 640).height, plan_run(COMPACT, 480, 640).width) == (672, 896)
     assert plan_run(COMPACT, 480, 640, plain=True) == plan_run(COMPACT, 480, 640, scale=1)
     small = plan_run(COMPACT, 240, 320, plain=True)
     assert (small.height, small.width) == (448, 576)
