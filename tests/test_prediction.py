@@ -39,7 +39,7 @@ def result(pair):
     """Two flat surfaces with a jump between columns 19 and 20; confident but for the first row."""
     disparity = np.full((40, 48), FLAT, np.float32)
     disparity[:, STEP:] = 8.0
-    confidence = np.full((40, 48), 0.98, np.float32)
+    confidence = np.full((40, 48), 0.985, np.float32)
     confidence[0] = 0.3
     return Prediction(disparity=disparity, left=pair[0], iterations=3, calibration=CAMERA, confidence=confidence)
 
@@ -65,7 +65,7 @@ def test_points_leave_out_edges_and_what_is_not_confident(result):
     np.testing.assert_array_equal(whole.colours, result.left.reshape(-1, 3))
     np.testing.assert_array_equal(whole.confidence, result.depth_confidence.ravel())
     assert whole.normals is None
-    kept = ~result.edges & (result.depth_confidence >= 0.85)
+    kept = ~result.edges & (result.depth_confidence >= 0.895)
     assert kept.any(axis=0).tolist() == [False] * (STEP + 1) + [True] * (48 - STEP - 1)  # the near surface only
     assert result.edges[:, STEP - 1 : STEP + 1].all()
     assert not result.edges[:, : STEP - 4].any()

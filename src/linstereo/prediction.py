@@ -26,7 +26,7 @@ from linstereo.visualize import overview_picture, png_bytes
 if TYPE_CHECKING:
     from linstereo.model.depth_prior import DepthPriorReport
 
-MIN_CONFIDENCE = 0.85
+MIN_CONFIDENCE = 0.895
 """Points of a lower confidence (`Prediction.depth_confidence`) are left out of clouds by default.
 
 With it, flying points are 5.1 times rarer than without a filter in the package's rendered pairs, see
@@ -102,7 +102,7 @@ class Prediction:
         """Pixels, bool [H, W], whose depth is confident, not occluded and not at an edge, as far as that is known.
 
         Args:
-            min_confidence: lowest `depth_confidence`, in [0, 1], by default 0.85; an `InputError` if it is given and
+            min_confidence: lowest `depth_confidence`, in [0, 1], by default 0.895; an `InputError` if it is given and
                 there is no confidence.
         """
         if min_confidence is not None and not 0 <= min_confidence <= 1:

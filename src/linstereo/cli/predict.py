@@ -85,7 +85,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--min-confidence",
         type=share,
         metavar="P",
-        help="lowest probability that a point's depth is off by less than 5 %%, from 0 to 1 (default: 0.85)",
+        help="lowest probability that a point's depth is off by less than 5 %%, from 0 to 1 (default: 0.895)",
     )
     group.add_argument("--normals", action="store_true", help="write the surface normals too")
     add_depth_limit(group)
